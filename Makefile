@@ -1,0 +1,61 @@
+# Every habit of the project, each doing its own set-up in .venv.
+# `make demo` and `make test` need only python3 (3.11 or newer), its venv module and make.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+# mypy cannot follow setuptools' package-dir mapping, so it reads the same tree through links.
+TYPED := $(VENV)/typed/regbayes
+SUBPACKAGES := datasets diagnostics inference models
+
+.PHONY: help demo test test-slow lint format bench notebooks clean
+.DEFAULT_GOAL := help
+
+help:
+	@echo "make demo       install into $(VENV), draw a posterior, print its convergence, write plots to demo/"
+	@echo "make test       the test suite (minutes)"
+	@echo "make test-slow  the long statistical checks too"
+	@echo "make lint       ruff and mypy"
+	@echo "make format     let ruff mend what it can"
+	@echo "make bench      race the kernels against their peers"
+	@echo "make notebooks  execute the teaching notebooks"
+	@echo "make clean      remove $(VENV), caches and outputs"
+
+$(READY): pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "regbayes needs Python 3.11 or newer")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	touch $@
+
+demo: $(READY)
+	$(BIN)/regbayes demo
+
+test: $(READY)
+	$(BIN)/python -m pytest
+
+test-slow: $(READY)
+	$(BIN)/python -m pytest -m 'slow or not slow'
+
+$(TYPED): $(READY)
+	rm -rf $(VENV)/typed && mkdir -p $@
+	for file in $(notdir $(wildcard regbayes/*)); do ln -s $(CURDIR)/regbayes/$$file $@/$$file; done
+	for name in $(SUBPACKAGES); do ln -s $(CURDIR)/$$name $@/$$name; done
+
+lint: $(READY) $(TYPED)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	MYPYPATH=$(VENV)/typed $(BIN)/mypy --package regbayes
+
+format: $(READY)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(READY)
+	$(BIN)/python benchmarks/svm.py
+
+notebooks: $(READY)
+	$(BIN)/python examples/run_notebooks.py
+
+clean:
+	rm -rf $(VENV) .cache .mypy_cache .pytest_cache .ruff_cache build dist demo bench *.egg-info

@@ -1,0 +1,87 @@
+"""Race the support vector machine's kernels against NUTS on the same program: smallest ESS per second.
+
+Four chains each, one host device per chain, interleaved in one run after warm-up and compilation; the best of
+several rounds counts. Prints a table and writes ``bench/svm.json``.
+
+    python benchmarks/svm.py [--num-data 1000] [--dim 10] [--cost 1.0] [--rounds 5]
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import time
+
+NUM_CHAINS = 4
+os.environ.setdefault("XLA_FLAGS", f"--xla_force_host_platform_device_count={NUM_CHAINS}")
+
+import jax
+import numpy as np
+from jax import lax, random
+from numpyro.diagnostics import effective_sample_size
+from numpyro.infer import MCMC, NUTS
+
+import regbayes
+from regbayes.datasets import make_svm
+
+NUM_SAMPLES = {"NUTS": 2_000, "augmentation": 10_000, "slice": 10_000}
+
+
+def chains(kernel, state, args, kwargs, num_samples):
+    """Compile ``num_samples`` steps of every chain, from a warmed-up state; return the run and its draws of ``eta``."""
+
+    def run(state):
+        def step(state, _):
+            state = kernel.sample(state, args, kwargs)
+            return state, state.z["eta"]
+
+        return lax.scan(step, state, None, length=num_samples)[1]
+
+    return jax.pmap(run), state
+
+
+def main(args: argparse.Namespace) -> None:
+    X, y, _ = make_svm(num_data=args.num_data, dim=args.dim, seed=0)
+    data, kwargs = (X, y), {"cost": args.cost}
+    entry = regbayes.zoo["svm"]
+    kernels = {"NUTS": NUTS(entry.program), **{name: make() for name, make in entry.kernels.items()}}
+
+    runs = {}
+    for name, kernel in kernels.items():
+        mcmc = MCMC(kernel, num_warmup=500, num_samples=1, num_chains=NUM_CHAINS, progress_bar=False)
+        mcmc.warmup(random.key(0), *data, **kwargs)
+        runs[name] = chains(kernel, mcmc.post_warmup_state, data, kwargs, NUM_SAMPLES[name])
+        run, state = runs[name]
+        jax.block_until_ready(run(state))
+
+    rates: dict[str, list[float]] = {name: [] for name in runs}
+    for i in range(args.rounds):
+        for name, (run, state) in runs.items():
+            state = state._replace(rng_key=random.split(random.key(i), NUM_CHAINS))
+            start = time.perf_counter()
+            draws = np.asarray(run(state))
+            seconds = time.perf_counter() - start
+            rates[name].append(float(effective_sample_size(draws).min()) / seconds)
+
+    print(f"svm, n={args.num_data}, d={args.dim}, cost={args.cost}, {NUM_CHAINS} chains, {args.rounds} rounds")
+    print(f"{'kernel':<14}{'min-ESS/s, best':>18}{'median':>10}{'against NUTS, best':>22}{'median':>10}")
+    table = {}
+    for name, values in rates.items():
+        # Interleaved rounds share the machine's mood, so ratios are taken round by round.
+        ratios = np.array(values) / np.array(rates["NUTS"])
+        table[name] = {"rates": values, "ratio": max(values) / max(rates["NUTS"]), "median": float(np.median(ratios))}
+        row = (max(values), np.median(values), table[name]["ratio"], table[name]["median"])
+        print(f"{name:<14}{row[0]:>18.0f}{row[1]:>10.0f}{row[2]:>22.1f}{row[3]:>10.1f}")
+    out = pathlib.Path("bench/svm.json")
+    out.parent.mkdir(exist_ok=True)
+    out.write_text(json.dumps({"settings": vars(args), "versions": {"jax": jax.__version__}, "kernels": table}, indent=1))
+    print(f"written to {out}")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--num-data", type=int, default=1000)
+    parser.add_argument("--dim", type=int, default=10)
+    parser.add_argument("--cost", type=float, default=1.0)
+    parser.add_argument("--rounds", type=int, default=5)
+    main(parser.parse_args())

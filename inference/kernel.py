@@ -1,0 +1,196 @@
+"""The kernel: an ordered list of moves as a NumPyro ``MCMCKernel``."""
+
+import copy
+import functools
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import random
+from numpyro.handlers import seed, substitute, trace
+from numpyro.infer.gibbs import conditioned, latent_sample_sites, prototype_trace
+from numpyro.infer.mcmc import MCMCKernel
+from numpyro.util import identity, is_prng_key
+
+from ..models.data import is_concrete
+from .moves import Move
+from .target import Sites, Target
+
+
+class KernelState(NamedTuple):
+    """
+    - **z** - the sites, constrained. Augmentation variables are not among them: they do not outlive a move.
+    - **rng_key** - random key for the next sweep.
+    - **log_joint** - the program's log density at ``z``.
+    - **num_active** - occupied clusters or active features; 0 for a model that has neither.
+    - **overflow** - whether a padded buffer has ever been full; the draws since then are truncated.
+    - **tuning** - per move, the constants it computed at the start.
+    """
+
+    z: Sites
+    rng_key: jax.Array
+    log_joint: jax.Array
+    num_active: jax.Array
+    overflow: jax.Array
+    tuning: tuple[dict[str, jax.Array], ...]
+
+
+class MoveKernel(MCMCKernel):
+    """A kernel that runs a list of moves, in order, once per sweep.
+
+    Runs under :class:`numpyro.infer.MCMC` with every ``chain_method``, and as a block of
+    :class:`numpyro.infer.Gibbs` next to NUTS for the sites it does not own.
+
+    :param model: the NumPyro program.
+    :param moves: the moves; together they own every latent site (those of the other blocks inside ``Gibbs`` excepted).
+    :param name: how reports call the kernel.
+
+    **Example**: a program of your own, its weights by the augmentation and its scale by NUTS.
+
+    >>> import jax.numpy as jnp
+    >>> import numpyro
+    >>> import numpyro.distributions as dist
+    >>> from jax import random
+    >>> from numpyro.infer import MCMC, NUTS, Gibbs
+    >>> from regbayes.inference import MarginWeights, MoveKernel
+    >>> from regbayes.models import hinge
+    >>> def program(X, y):
+    ...     scale = numpyro.sample("scale", dist.HalfNormal(1.0))
+    ...     eta = numpyro.sample("eta", dist.Normal(0.0, scale).expand([X.shape[1]]).to_event(1))
+    ...     hinge("margin", X @ eta, 2 * y - 1)
+    >>> weights = MoveKernel(program, [MarginWeights("eta")])
+    >>> kernel = Gibbs([(weights, ["eta"]), (NUTS(program), ["scale"])])
+    >>> mcmc = MCMC(kernel, num_warmup=10, num_samples=10, progress_bar=False)
+    >>> mcmc.run(random.key(0), jnp.eye(4), jnp.array([0, 1, 0, 1]))
+    """
+
+    sample_field = "z"
+
+    def __init__(self, model: Callable, moves: Sequence[Move], *, name: str | None = None) -> None:
+        if not callable(model):
+            raise ValueError(f"model must be a NumPyro program, found {model!r}")
+        self.moves = tuple(moves)
+        if not self.moves or not all(isinstance(move, Move) for move in self.moves):
+            raise ValueError(f"moves must be a non-empty list of moves, found {list(moves)}")
+        self._model = model
+        self._signature = inspect.signature(model)
+        self.name = name or _program_name(model)
+        self._has_deterministic = False
+        self._sample_fn: Callable | None = None  # MCMC calls `init` while this is None
+
+    @property
+    def model(self) -> Callable:
+        """The program."""
+        return self._model
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """The sites its moves own, in the order of first mention."""
+        return tuple(dict.fromkeys(site for move in self.moves for site in move.sites))
+
+    def target(self, model_args: tuple, model_kwargs: Mapping[str, Any] | None) -> Target:
+        """The density the moves leave invariant."""
+        return Target(self._model, self._signature, model_args, model_kwargs)
+
+    def init(self, rng_key, num_warmup, init_params, model_args, model_kwargs) -> KernelState:
+        """The first state; the owned sites start at ``init_params`` (constrained values) where given."""
+        target = self.target(model_args, model_kwargs)
+        self.check(target, init_params)
+        self._sample_fn = self._sweep
+        init_one = functools.partial(self._init_one, target)
+        return init_one(rng_key, init_params) if is_prng_key(rng_key) else jax.vmap(init_one)(rng_key, init_params)
+
+    def _init_one(self, target: Target, rng_key: jax.Array, init_params: Sites | None) -> KernelState:
+        rng_key, key_prior, *keys = random.split(rng_key, 2 + len(self.moves))
+        prior = prototype_trace(conditioned(self._model), key_prior, target.args, target.kwargs)
+        z = {site: jnp.asarray(prior[site]["value"]) for site in self.sites}
+        given = {site: jnp.asarray(value, z[site].dtype) for site, value in (init_params or {}).items()}
+        z.update(given)
+        tuning = tuple(move.setup(z, target) for move in self.moves)
+        for move, key, constants in zip(self.moves, keys, tuning, strict=True):
+            z = {**z, **move.start(key, z, constants), **given}
+        return KernelState(z, rng_key, target.log_joint(z), jnp.zeros((), int), jnp.zeros((), bool), tuning)
+
+    def check(self, target: Target, init_params: Sites | None = None) -> None:
+        """Raise a ``ValueError`` if the moves do not fit the program, or the program its arguments."""
+        with jax.ensure_compile_time_eval():
+            prototype = prototype_trace(conditioned(self._model), random.key(0), target.args, target.kwargs)
+        latent = latent_sample_sites(prototype)
+        if unknown := [site for site in self.sites if site not in latent]:
+            raise ValueError(f"moves own sites {unknown}, but the latent sites of the program are {list(latent)}")
+        if orphans := [site for site in latent if site not in self.sites]:
+            raise ValueError(
+                f"no move owns the latent sites {orphans}; add a move, or make this kernel a block of "
+                "numpyro.infer.Gibbs beside one that samples them"
+            )
+        for site, value in (init_params or {}).items():
+            if site not in self.sites:
+                raise ValueError(f"init_params has the site {site!r}, found sites {list(self.sites)}")
+            shape, wanted = jnp.shape(value), jnp.shape(prototype[site]["value"])
+            if shape[len(shape) - len(wanted) :] != wanted:
+                raise ValueError(f"init_params[{site!r}] must have shape {wanted}, found {shape}")
+        self._has_deterministic = any(site["type"] == "deterministic" for site in prototype.values())
+        if all(is_concrete(leaf) for leaf in jax.tree.leaves((target.args, target.kwargs))):
+            z = {site: jnp.asarray(prototype[site]["value"]) for site in self.sites}
+            with jax.ensure_compile_time_eval():
+                for move in self.moves:
+                    move.validate(z, target)
+
+    def sample(self, state: KernelState, model_args, model_kwargs) -> KernelState:
+        """One sweep over the moves."""
+        sweep = functools.partial(self._sweep, model_args=model_args, model_kwargs=model_kwargs)
+        return sweep(state) if is_prng_key(state.rng_key) else jax.vmap(sweep)(state)
+
+    def _sweep(self, state: KernelState, model_args: tuple, model_kwargs: Mapping[str, Any] | None) -> KernelState:
+        target = self.target(model_args, model_kwargs)
+        rng_key, *keys = random.split(state.rng_key, 1 + len(self.moves))
+        z, log_joint = state.z, state.log_joint
+        for move, key, constants in zip(self.moves, keys, state.tuning, strict=True):
+            z, log_joint = move.step(key, z, log_joint, target, constants)
+        if log_joint is None:
+            log_joint = target.log_joint(z)
+        return state._replace(z=z, rng_key=rng_key, log_joint=log_joint)
+
+    def refresh(self, state: KernelState, model_args, model_kwargs) -> KernelState:
+        """The state with its log joint at the current values of the other blocks' sites."""
+        return state._replace(log_joint=self.target(model_args, model_kwargs).log_joint(state.z))
+
+    def wrap_model(self, wrapper: Callable) -> "MoveKernel":
+        kernel = copy.copy(self)
+        kernel._model, kernel._sample_fn = wrapper(self._model), None
+        return kernel
+
+    def get_constrain_fn(self, model_args, model_kwargs) -> Callable:
+        """Identity: the sites are constrained already."""
+        return identity
+
+    def postprocess_fn(self, model_args, model_kwargs) -> Callable:
+        """Add the program's deterministic sites, where it has any."""
+        if not self._has_deterministic:
+            return identity
+        program = conditioned(self._model)
+
+        def postprocess(z: Sites) -> Sites:
+            sites = trace(substitute(seed(program, random.key(0)), data=z)).get_trace(*model_args, **model_kwargs)
+            return {**z, **{k: site["value"] for k, site in sites.items() if site["type"] == "deterministic"}}
+
+        return postprocess
+
+    def get_diagnostics_str(self, state: KernelState) -> str:
+        """What the progress bar shows."""
+        text = f"log joint {float(state.log_joint):.2f}"
+        if state.num_active:
+            text += f", {int(state.num_active)} active"
+        return text + (", OVERFLOW" if state.overflow else "")
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_sample_fn": None}
+
+
+def _program_name(model: Callable) -> str:
+    """A readable name: that of the function behind partial applications and handlers."""
+    while not hasattr(model, "__name__"):
+        model = getattr(model, "func", None) or getattr(model, "fn", None) or type(model)
+    return model.__name__

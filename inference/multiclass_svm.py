@@ -1,0 +1,67 @@
+"""Kernels of the multi-class support vector machine (:mod:`regbayes.models.multiclass_svm`).
+
+As a function of one class's weights, the others fixed, the Crammer-Singer loss is a single hinge plus a constant
+(:func:`~regbayes.inference.augmentation.class_rows`), so each class has an exact conditional. BMC instead fixes the
+arg max of every datum and draws all classes at once, which does not leave the target invariant.
+"""
+
+from collections.abc import Callable
+
+import jax
+from jax.typing import ArrayLike
+
+from ..models import HingeOmega, InformationNormal, multiclass_svm
+from ..models.data import check_features
+from .augmentation import class_rows, columnwise, weight_information
+from .fits import fit_classes
+from .kernel import MoveKernel
+from .moves import Augmented, EllipticalSlice
+from .target import Sites
+
+
+def rows(
+    k: jax.Array, eta: jax.Array, X: ArrayLike, y: ArrayLike, ell: ArrayLike, intercept: bool
+) -> tuple[jax.Array, jax.Array]:
+    """``zeta_i = tau_i - a_i'eta_k`` with ``a_i = +-x_i``, given the other classes' weights; ``eta[k]`` is not read."""
+    X = check_features(X, intercept=intercept)
+    sgn, tau = class_rows(X @ eta.T, y, k, ell)
+    return columnwise(sgn[:, None] * X), tau
+
+
+def omega_given_eta(k, z: Sites, X, y, *, num_classes, cost, ell, prior_scale, intercept) -> HingeOmega:
+    """``1/omega_i ~ IG(1/(c|zeta_i|), 1)`` for the hinge that the loss is in ``eta_k``."""
+    A, tau = rows(k, z["eta"], X, y, ell, intercept)
+    return HingeOmega(cost * abs(tau - A @ z["eta"][k])).to_event(1)
+
+
+def eta_given_omega(
+    k, omega: jax.Array, z: Sites, X, y, *, num_classes, cost, ell, prior_scale, intercept
+) -> InformationNormal:
+    """``eta_k ~ N(P^-1 h, P^-1)``: ``P = I/nu^2 + c^2 sum x x'/omega``, ``h = c sum (omega + c tau)/omega a``."""
+    A, tau = rows(k, z["eta"], X, y, ell, intercept)
+    return InformationNormal(*weight_information(A, tau, omega, cost, prior_scale**-2.0))
+
+
+def eta_fit(z: Sites, X, y, *, num_classes, cost, ell, prior_scale, intercept) -> tuple[jax.Array, jax.Array]:
+    """The Gaussian fit of the posterior of all classes' weights."""
+    X = check_features(X, intercept=intercept)
+    return fit_classes(X, y, z["eta"].shape[0], cost, ell, prior_scale**-2.0)
+
+
+def multiclass_svm_augmentation(model: Callable = multiclass_svm) -> MoveKernel:
+    """The exact conditional of one class after the other.
+
+    :param model: the program, with structural options bound: ``functools.partial(multiclass_svm, num_classes=5)``.
+    """
+    move = Augmented("eta", omega_given_eta, eta_given_omega, rows=True)
+    return MoveKernel(model, [move], name="multiclass-svm augmentation")
+
+
+def multiclass_svm_slice(model: Callable = multiclass_svm) -> MoveKernel:
+    """Elliptical slice sampling of all classes around a Gaussian fit: nearly independent draws, the one to use.
+
+    :param model: the program, with structural options bound: ``functools.partial(multiclass_svm, num_classes=5)``.
+    """
+    covered_by = "tests/test_svm_posteriors.py::test_kernels_agree_with_nuts"
+    move = EllipticalSlice("eta", eta_fit, covered_by=covered_by)
+    return MoveKernel(model, [move], name="multiclass-svm slice")

@@ -1,0 +1,56 @@
+"""Kernels of the binary support vector machine (:mod:`regbayes.models.svm`)."""
+
+from collections.abc import Callable
+
+import jax
+from jax.typing import ArrayLike
+
+from ..models import HingeOmega, InformationNormal, svm
+from ..models.data import check_features
+from .augmentation import columnwise, weight_information
+from .fits import fit_rows
+from .kernel import MoveKernel
+from .moves import Augmented, EllipticalSlice
+from .target import Sites
+
+
+def rows(X: ArrayLike, y: ArrayLike, ell: ArrayLike, intercept: bool) -> tuple[jax.Array, jax.Array]:
+    """``zeta_i = tau_i - a_i'eta`` with ``a_i = y_i x_i`` and ``tau_i = ell``."""
+    X = check_features(X, intercept=intercept)
+    A = columnwise((2 * y - 1)[:, None] * X)
+    return A, jax.numpy.full(len(X), ell, A.dtype)
+
+
+def omega_given_eta(z: Sites, X, y, *, cost, ell, prior_scale, intercept) -> HingeOmega:
+    """``1/omega_i ~ IG(1/(c|zeta_i|), 1)``, ``zeta_i = ell - y_i eta'x_i``."""
+    A, tau = rows(X, y, ell, intercept)
+    return HingeOmega(cost * abs(tau - A @ z["eta"])).to_event(1)
+
+
+def eta_given_omega(omega: jax.Array, rest: Sites, X, y, *, cost, ell, prior_scale, intercept) -> InformationNormal:
+    """``N(P^-1 h, P^-1)``: ``P = I/nu^2 + c^2 sum x x'/omega``, ``h = c sum y (omega + c ell)/omega x``."""
+    A, tau = rows(X, y, ell, intercept)
+    return InformationNormal(*weight_information(A, tau, omega, cost, prior_scale**-2.0))
+
+
+def eta_fit(z: Sites, X, y, *, cost, ell, prior_scale, intercept) -> tuple[jax.Array, jax.Array]:
+    """The Gaussian fit of the posterior of ``eta``."""
+    A, tau = rows(X, y, ell, intercept)
+    return fit_rows(A, tau, cost, prior_scale**-2.0)
+
+
+def svm_augmentation(model: Callable = svm) -> MoveKernel:
+    """The papers' scheme: ``omega`` given the weights, the weights given ``omega``.
+
+    :param model: the program, with structural options bound: ``functools.partial(svm, intercept=True)``.
+    """
+    return MoveKernel(model, [Augmented("eta", omega_given_eta, eta_given_omega)], name="svm augmentation")
+
+
+def svm_slice(model: Callable = svm) -> MoveKernel:
+    """Elliptical slice sampling around a Gaussian fit: nearly independent draws, the one to use.
+
+    :param model: the program, with structural options bound: ``functools.partial(svm, intercept=True)``.
+    """
+    covered_by = "tests/test_svm_posteriors.py::test_kernels_agree_with_nuts"
+    return MoveKernel(model, [EllipticalSlice("eta", eta_fit, covered_by=covered_by)], name="svm slice")

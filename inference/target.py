@@ -1,0 +1,48 @@
+"""The density that moves leave invariant: a program with its arguments."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from numpyro.handlers import seed, substitute, trace
+from numpyro.infer.gibbs import GIBBS_SITES_KWARG, conditioned
+from numpyro.infer.util import log_density
+
+Sites = dict[str, jax.Array]
+
+
+class Target:
+    """A program together with its arguments: what a move may ask of them.
+
+    :param model: the NumPyro program.
+    :param signature: the program's call signature; it fills in the defaults a caller left out.
+    :param args: the program's positional arguments.
+    :param kwargs: the program's keyword arguments; inside :class:`numpyro.infer.Gibbs` they carry the sites that
+        other blocks own.
+    """
+
+    def __init__(
+        self, model: Callable, signature: inspect.Signature, args: tuple, kwargs: Mapping[str, Any] | None
+    ) -> None:
+        kwargs = dict(kwargs or {})
+        self.model, self.args, self.kwargs = model, args, kwargs
+        self.given: Sites = dict(kwargs.get(GIBBS_SITES_KWARG, {}))
+        self._bound = signature.bind(*args, **{k: v for k, v in kwargs.items() if k != GIBBS_SITES_KWARG})
+        self._bound.apply_defaults()
+
+    def log_joint(self, z: Sites, model: Callable | None = None) -> jax.Array:
+        """The log density of the program, or of another reading of it, at the sites ``z`` and the given ones."""
+        kwargs = {**self.kwargs, GIBBS_SITES_KWARG: self.given}
+        return jnp.asarray(log_density(conditioned(model or self.model), self.args, kwargs, z)[0])
+
+    def call(self, fn: Callable, *first: Any) -> Any:
+        """``fn(*first, ...)`` with the program's arguments behind, defaults filled in."""
+        return fn(*first, *self._bound.args, **self._bound.kwargs)
+
+    def trace(self, z: Sites) -> dict[str, dict[str, Any]]:
+        """The program's trace at ``z``."""
+        kwargs = {**self.kwargs, GIBBS_SITES_KWARG: self.given}
+        program = substitute(seed(conditioned(self.model), jax.random.key(0)), data=z)
+        return trace(program).get_trace(*self.args, **kwargs)

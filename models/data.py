@@ -1,0 +1,115 @@
+"""What the programs ask of their arguments, said before anything compiles.
+
+Values are looked at only where they are known: an argument traced by JAX was checked when the kernel was
+initialised with the same, then concrete, argument.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+
+def check_positive(*, strict: bool = True, **values: ArrayLike) -> None:
+    """Refuse a hyper-parameter that is not a positive (or, not strictly, a non-negative) finite number.
+
+    >>> check_positive(cost=-1.0)
+    Traceback (most recent call last):
+    ...
+    ValueError: cost must be positive and finite, found -1.0
+    """
+    for name, value in values.items():
+        if not is_concrete(value):
+            continue
+        try:
+            array = np.asarray(value, dtype=float)
+        except (TypeError, ValueError):
+            raise ValueError(f"{name} must be a number, found {value!r}") from None
+        bad = ~np.isfinite(array) | ((array <= 0) if strict else (array < 0))
+        if bad.any():
+            kind = "positive" if strict else "non-negative"
+            raise ValueError(f"{name} must be {kind} and finite, found {float(array[bad].flat[0])}")
+
+
+def check_features(X: ArrayLike, *, intercept: bool = False) -> jax.Array:
+    """``X`` as a finite, non-empty (n, d) array of floats, with a constant 1 appended for an intercept."""
+    shape = np.shape(X)
+    if len(shape) != 2:
+        raise ValueError(f"X must have shape (n, d), found shape {shape}; one row per datum")
+    if 0 in shape:
+        raise ValueError(f"X must have at least one row and one column, found shape {shape}")
+    _check_numeric("X", X)
+    X = _as_float(X)
+    _check_finite("X", X)
+    return jnp.concatenate([X, jnp.ones_like(X[:, :1])], axis=1) if intercept else X
+
+
+def check_labels(y: ArrayLike, n: int, num_classes: int | None = None) -> tuple[jax.Array, int]:
+    """``y`` as (n,) integers in ``0..L-1`` and ``L``; without ``num_classes`` every class must occur."""
+    _check_length("y", y, n)
+    if not (np.issubdtype(_dtype(y), np.integer) or _dtype(y) == np.bool_):
+        raise ValueError(f"y must hold integer labels 0..L-1, found dtype {_dtype(y)}; encode the classes as integers")
+    if not is_concrete(y):
+        if num_classes is None:
+            raise ValueError("y is traced, so its classes cannot be counted; give num_classes")
+        return jnp.asarray(y, dtype=jnp.int32), num_classes
+    found = np.unique(np.asarray(y))
+    if len(found) < 2:
+        raise ValueError(f"y holds a single class, {found[0]}; a classifier needs at least two")
+    limit = int(found[-1]) + 1 if num_classes is None else num_classes
+    if found[0] < 0 or found[-1] >= limit or (num_classes is None and len(found) != limit):
+        wanted = f"0..{limit - 1}" if num_classes is not None else "0..L-1, each class present"
+        hint = "" if num_classes is not None or found[0] < 0 else f" (or give num_classes={limit})"
+        raise ValueError(f"y must hold labels {wanted}, found {_some(found)}; relabel them{hint}")
+    return jnp.asarray(y, dtype=jnp.int32), limit
+
+
+def check_targets(y: ArrayLike, n: int) -> jax.Array:
+    """``y`` as (n,) finite floats."""
+    _check_length("y", y, n)
+    _check_numeric("y", y)
+    y = _as_float(y)
+    _check_finite("y", y)
+    return y
+
+
+def is_concrete(value: Any) -> bool:
+    """Whether the value can be looked at: neither traced nor spread over other processes."""
+    return not isinstance(value, jax.core.Tracer) and getattr(value, "is_fully_addressable", True)
+
+
+def _dtype(value: ArrayLike) -> np.dtype:
+    return np.dtype(value.dtype) if hasattr(value, "dtype") else np.asarray(value).dtype
+
+
+def _as_float(value: ArrayLike) -> jax.Array:
+    """In the array's own float type, which JAX cuts to single precision unless it is told otherwise."""
+    value = jnp.asarray(value)
+    return value if jnp.issubdtype(value.dtype, jnp.floating) else value.astype(jnp.result_type(float))
+
+
+def _check_length(name: str, value: ArrayLike, n: int) -> None:
+    if np.shape(value) != (n,):
+        raise ValueError(f"{name} must have shape ({n},), one entry per row of X, found shape {np.shape(value)}")
+
+
+def _check_numeric(name: str, value: ArrayLike) -> None:
+    dtype = _dtype(value)
+    if not (np.issubdtype(dtype, np.floating) or np.issubdtype(dtype, np.integer) or dtype == np.bool_):
+        raise ValueError(f"{name} must be real numbers, found dtype {dtype}; convert it first")
+
+
+def _check_finite(name: str, value: jax.Array) -> None:
+    if not is_concrete(value):
+        return
+    bad = np.argwhere(~np.isfinite(np.asarray(value)))
+    if len(bad):
+        where = tuple(int(index) for index in bad[0])
+        raise ValueError(f"{name} must be finite, found {value[where]} at {where} and {len(bad)} such entries in all")
+
+
+def _some(values: np.ndarray, most: int = 10) -> str:
+    text = ", ".join(str(value) for value in values[:most])
+    return text + (", ..." if len(values) > most else "")

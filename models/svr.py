@@ -1,0 +1,57 @@
+r"""Bayesian support vector regression.
+
+    eta ~ N(0, nu^2 I)                                                the weights
+    phi(y_i | x_i, eta) = exp(-2 c max(0, |y_i - eta'x_i| - epsilon))    a tube of half-width epsilon costs nothing
+
+**References**
+
+1. *Bayesian inference with posterior regularization and applications to infinite latent SVMs*, Zhu, Chen and Xing,
+   JMLR 15 (2014), Lemma 11: the loss of its regression models.
+"""
+
+import numpyro
+import numpyro.distributions as dist
+from jax.typing import ArrayLike
+
+from .data import check_features, check_positive, check_targets
+from .factors import epsilon_insensitive
+
+
+def svr(
+    X: ArrayLike,
+    y: ArrayLike | None = None,
+    *,
+    cost: ArrayLike = 1.0,
+    epsilon: ArrayLike = 0.1,
+    prior_scale: ArrayLike = 1.0,
+    intercept: bool = False,
+) -> None:
+    """The program; see the module's page for the generative process.
+
+    :param X: (n, d) inputs.
+    :param y: (n,) targets; without them the program predicts: site ``y``.
+    :param cost: ``c``, the weight of the loss.
+    :param epsilon: half the width of the tube.
+    :param prior_scale: ``nu``, the prior's standard deviation.
+    :param intercept: append a constant 1 to the inputs; ``eta`` then has d + 1 entries, the last the intercept.
+
+    **Example**
+
+    >>> from jax import random
+    >>> from numpyro.infer import MCMC
+    >>> import regbayes
+    >>> (X, y), _ = regbayes.zoo["svr"].example()
+    >>> mcmc = MCMC(regbayes.zoo["svr"].kernels["slice"](), num_warmup=10, num_samples=50, progress_bar=False)
+    >>> mcmc.run(random.key(0), X, y, epsilon=0.2)
+    >>> mcmc.get_samples()["eta"].shape == (50, X.shape[1])
+    True
+    """
+    X = check_features(X, intercept=intercept)
+    check_positive(cost=cost, prior_scale=prior_scale)
+    eta = numpyro.sample("eta", dist.Normal(0.0, prior_scale).expand([X.shape[1]]).to_event(1))
+    f = X @ eta
+    if y is None:
+        numpyro.deterministic("y", f)
+        return
+    y = check_targets(y, len(X))
+    epsilon_insensitive("tube", f, y, cost=cost, epsilon=epsilon)

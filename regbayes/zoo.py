@@ -1,0 +1,122 @@
+"""The catalogue: a mapping from a model's name to what the library has for it.
+
+The module is itself the mapping, so ``regbayes.zoo["svm"]``, ``"svm" in regbayes.zoo`` and ``regbayes.zoo.names()``
+work as written.
+
+>>> import regbayes
+>>> regbayes.zoo.names()
+['svm', 'multiclass-svm', 'svr']
+>>> entry = regbayes.zoo["svm"]
+>>> sorted(entry.kernels)
+['augmentation', 'slice']
+"""
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+
+from . import datasets, inference, models
+
+POLSON_SCOTT = "Polson and Scott, Data augmentation for support vector machines, Bayesian Analysis 6 (2011)"
+CRAMMER_SINGER = (
+    "Crammer and Singer, On the algorithmic implementation of multiclass kernel-based vector machines, JMLR 2 (2001); "
+    "Wang and Zhu, Small-variance asymptotics for Dirichlet process mixtures of SVMs, AAAI (2014), Appendix C"
+)
+REGBAYES = (
+    "Zhu, Chen and Xing, Bayesian inference with posterior regularization and applications to infinite latent SVMs, "
+    "JMLR 15 (2014), Lemma 11"
+)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What the zoo knows of a model.
+
+    :param title: one line.
+    :param paper: where it comes from.
+    :param program: the NumPyro program.
+    :param example: ``example(seed=0) -> (args, kwargs)``, small data for the program.
+    :param kernels: name -> factory of an ``MCMCKernel``, callable without arguments; the recommended one comes last.
+    :param limit: the small-variance limit, an estimator class, or None.
+    :param learner: the mean-field learner, an estimator class, or None.
+    """
+
+    title: str
+    paper: str
+    program: Callable
+    example: Callable[..., tuple[tuple, dict[str, Any]]]
+    kernels: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    limit: type | None = None
+    learner: type | None = None
+
+
+def _svm(seed: int = 0) -> tuple[tuple, dict[str, Any]]:
+    return datasets.make_svm(60, 2, seed=seed)[:2], {}
+
+
+def _multiclass_svm(seed: int = 0) -> tuple[tuple, dict[str, Any]]:
+    return datasets.make_multiclass_svm(60, 2, 3, seed=seed)[:2], {}
+
+
+def _svr(seed: int = 0) -> tuple[tuple, dict[str, Any]]:
+    return datasets.make_svr(60, 2, seed=seed)[:2], {}
+
+
+ENTRIES: dict[str, Entry] = {
+    "svm": Entry(
+        title="Bayesian support vector machine, two classes",
+        paper=POLSON_SCOTT,
+        program=models.svm,
+        example=_svm,
+        kernels={"augmentation": inference.svm_augmentation, "slice": inference.svm_slice},
+        limit=inference.EMSVC,
+    ),
+    "multiclass-svm": Entry(
+        title="Bayesian support vector machine, several classes",
+        paper=CRAMMER_SINGER,
+        program=models.multiclass_svm,
+        example=_multiclass_svm,
+        kernels={
+            "augmentation": inference.multiclass_svm_augmentation,
+            "slice": inference.multiclass_svm_slice,
+        },
+        limit=inference.EMSVC,
+    ),
+    "svr": Entry(
+        title="Bayesian support vector regression",
+        paper=REGBAYES,
+        program=models.svr,
+        example=_svr,
+        kernels={"augmentation": inference.svr_augmentation, "slice": inference.svr_slice},
+        limit=inference.EMSVR,
+    ),
+}
+
+
+def names() -> list[str]:
+    """The models' names, in the catalogue's order."""
+    return list(ENTRIES)
+
+
+class _Zoo(ModuleType, Mapping):
+    """A module that is a mapping over :data:`ENTRIES`."""
+
+    def __getitem__(self, name: str) -> Entry:
+        try:
+            return ENTRIES[name]
+        except KeyError:
+            raise KeyError(f"no model {name!r} in the zoo; it has {', '.join(ENTRIES)}") from None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(ENTRIES)
+
+    def __len__(self) -> int:
+        return len(ENTRIES)
+
+    __hash__ = ModuleType.__hash__
+    __eq__ = ModuleType.__eq__
+
+
+sys.modules[__name__].__class__ = _Zoo
