@@ -90,4 +90,6 @@ def _arguments(mcmc: MCMC) -> tuple[dict[str, np.ndarray], dict[str, float | int
     values = {name: value for name, value in bound.arguments.items() if value is not None}
     arrays = {name: np.asarray(value) for name, value in values.items() if np.ndim(value) > 0}
     scalars = {name: value for name, value in values.items() if name not in arrays and np.ndim(value) == 0}
-    return arrays, {name: value if isinstance(value, str) else np.asarray(value).item() for name, value in scalars.items()}
+    return arrays, {
+        name: value if isinstance(value, str) else np.asarray(value).item() for name, value in scalars.items()
+    }

@@ -87,7 +87,12 @@ def fit_classes(
 
 
 def _newton(
-    change: Callable, spread: Callable, derivatives: Callable, size: int, prior_precision: ArrayLike, dtype: jnp.dtype
+    change: Callable,
+    spread: Callable,
+    derivatives: Callable,
+    size: int,
+    prior_precision: ArrayLike,
+    dtype: jnp.dtype,
 ) -> tuple[jax.Array, jax.Array]:
     """Damped Newton steps on the averaged loss, from the prior, until they are small against the fit's own spread.
 
@@ -109,7 +114,11 @@ def _newton(
         new = (m + shift, root_new, P_new, jnp.maximum(own, NARROWING * s))
         # Single precision may give out before the fit is sharp: keep the last one that is finite.
         finite = jnp.isfinite(new[0]).all() & jnp.isfinite(root_new).all()
-        return i + 1, *(jnp.where(finite, a, b) for a, b in zip(new, (m, root, P, s), strict=True)), done | ~finite
+        return (
+            i + 1,
+            *(jnp.where(finite, a, b) for a, b in zip(new, (m, root, P, s), strict=True)),
+            done | ~finite,
+        )
 
     P = prior_precision * jnp.eye(size, dtype=dtype)
     root = jnp.eye(size, dtype=dtype) / jnp.sqrt(prior_precision)

@@ -145,10 +145,12 @@ class MoveKernel(MCMCKernel):
 
     def _sweep(self, state: KernelState, model_args: tuple, model_kwargs: Mapping[str, Any] | None) -> KernelState:
         target = self.target(model_args, model_kwargs)
-        rng_key, *keys = random.split(state.rng_key, 1 + len(self.moves))
+        keys = random.split(state.rng_key, 1 + sum(move.num_keys for move in self.moves))
+        rng_key, keys = keys[0], keys[1:]
         z, log_joint = state.z, state.log_joint
-        for move, key, constants in zip(self.moves, keys, state.tuning, strict=True):
-            z, log_joint = move.step(key, z, log_joint, target, constants)
+        for move, constants in zip(self.moves, state.tuning, strict=True):
+            z, log_joint = move.step(keys[: move.num_keys], z, log_joint, target, constants)
+            keys = keys[move.num_keys :]
         if log_joint is None:
             log_joint = target.log_joint(z)
         return state._replace(z=z, rng_key=rng_key, log_joint=log_joint)

@@ -11,11 +11,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpyro.distributions as dist
 from jax import lax, random
-from jax.flatten_util import ravel_pytree
 from numpyro.distributions import Distribution
 
+from ..models import InformationNormal
 from .target import Sites, Target
 
 Conditionals = Distribution | dict[str, Distribution]
@@ -29,6 +28,9 @@ class Move(ABC):
     :param name: how reports call it.
     :param covered_by: for what :func:`~regbayes.diagnostics.conformance` cannot reach: the test that covers it.
     """
+
+    num_keys: int = 1
+    """How many random keys a step takes. On a CPU a split costs as much as many draws: the kernel makes one."""
 
     def __init__(self, sites: str | Sequence[str], *, name: str | None = None, covered_by: str = "") -> None:
         self.sites: tuple[str, ...] = (sites,) if isinstance(sites, str) else tuple(sites)
@@ -50,9 +52,21 @@ class Move(ABC):
 
     @abstractmethod
     def step(
-        self, key: jax.Array, z: Sites, log_joint: jax.Array | None, target: Target, tuning: dict[str, jax.Array]
+        self,
+        keys: jax.Array,
+        z: Sites,
+        log_joint: jax.Array | None,
+        target: Target,
+        tuning: dict[str, jax.Array],
     ) -> tuple[Sites, jax.Array | None]:
-        """The new sites, and the program's log joint there if the move happens to know it."""
+        """The new sites, and the program's log joint there if the move happens to know it.
+
+        :param keys: :attr:`num_keys` random keys.
+        :param z: the kernel's sites.
+        :param log_joint: the program's log joint at ``z``, if the move before knew it.
+        :param target: the program and its arguments.
+        :param tuning: what :meth:`setup` returned.
+        """
 
     def discrepancies(
         self, key: jax.Array, z: Sites, target: Target, tuning: dict[str, jax.Array]
@@ -84,8 +98,7 @@ class Conditional(Move):
 
     >>> import jax.numpy as jnp
     >>> import numpyro
-    >>> import numpyro.distributions as dist
-    >>> from regbayes.inference import Conditional, MoveKernel
+    >>>     >>> from regbayes.inference import Conditional, MoveKernel
     >>> def program(x):
     ...     mu = numpyro.sample("mu", dist.Normal(0.0, 1.0))
     ...     numpyro.sample("x", dist.Normal(mu, 1.0).expand([len(x)]).to_event(1), obs=x)
@@ -98,6 +111,7 @@ class Conditional(Move):
     """
 
     augmentation: Callable[..., Distribution] | None = None
+    overrelaxation: float = 0.0
 
     def __init__(
         self,
@@ -112,17 +126,23 @@ class Conditional(Move):
             raise ValueError(f"rows visits the rows of one site, found sites {self.sites}")
         self.conditional, self.rows = conditional, rows
 
-    def step(self, key, z, log_joint, target, tuning):
-        if not self.rows:
-            return self._move(key, z, target, None), None
-        rows = z[self.sites[0]].shape[0]
-        return lax.fori_loop(0, rows, lambda k, z: self._move(random.fold_in(key, k), z, target, k), z), None
+    num_keys = 2
 
-    def _move(self, key: jax.Array, z: Sites, target: Target, k: Any) -> Sites:
+    def step(self, keys, z, log_joint, target, tuning):
+        if not self.rows:
+            return self._move(keys, z, target, None), None
+        rows = z[self.sites[0]].shape[0]
+        keys = random.split(keys[0], (rows, 2))
+        return lax.fori_loop(0, rows, lambda k, z: self._move(keys[k], z, target, k), z), None
+
+    def _move(self, keys: jax.Array, z: Sites, target: Target, k: Any) -> Sites:
         """Redraw the owned sites, or their row ``k``."""
-        key_omega, key_sites = random.split(key)
+        key_omega, key_sites = keys
         omega = None if self.augmentation is None else self._augment(z, target, k).sample(key_omega)
-        new, old = _sample(key_sites, self._law(omega, z, target, k), self.sites), _block(z, self.sites, k)
+        law, old = self._law(omega, z, target, k), _block(z, self.sites, k)
+        new = _sample(key_sites, law, self.sites)
+        if self.overrelaxation:
+            new = _overrelax(law, old, new, self.overrelaxation)
         finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(value)) for value in new.values()]))
         return _replace(z, {site: jnp.where(finite, new[site], old[site]) for site in new}, k)
 
@@ -170,6 +190,9 @@ class Augmented(Conditional):
     :param conditional: ``(omega, rest, *args, **kwargs) -> Distribution`` of the sites given the variable.
     :param rows: visit the rows of the (single) site one after the other: ``augmentation(k, z, ...)`` and
         ``conditional(k, omega, z, ...)``, where row ``k`` of ``z`` is not to be read by the latter.
+    :param overrelaxation: for a Gaussian conditional, how far its draw leans away from the old value, in [0, 1):
+        ``m - o (x - m) + sqrt(1 - o^2) e`` leaves ``N(m, V)`` invariant as the independent draw ``m + e`` does
+        (Adler, 1981), and undoes most of the correlation that the augmentation brings. 0 is the plain scheme.
 
     **Example**: see the source of :func:`regbayes.inference.svm_augmentation`.
     """
@@ -181,122 +204,13 @@ class Augmented(Conditional):
         conditional: Callable[..., Conditionals],
         *,
         rows: bool = False,
+        overrelaxation: float = 0.0,
         name: str | None = None,
     ) -> None:
         super().__init__(sites, conditional, rows=rows, name=name)
-        self.augmentation = augmentation
-
-
-class EllipticalSlice(Move):
-    r"""Generalised elliptical slice sampling of one site whose posterior is near-Gaussian.
-
-    The target is split into a Student-t reference around a Gaussian fit and the ratio that is left,
-    :math:`p(x) = t_\kappa(x; m, LL')\,R(x)`. Given the scale :math:`s` of the t, an ellipse through the current
-    point is drawn from :math:`N(m, sLL')` and a point on it is accepted when :math:`\log R` lies above a uniform
-    slice. Rejections shrink the bracket; every step moves. The heavier tails of the t bring back a chain that
-    started far out. The fit enters once, when the kernel is initialised: any fit is exact, a good one is fast.
-
-    :param site: the site owned.
-    :param fit: ``(z, *args, **kwargs) -> (mean, scale_tril)``, the Gaussian fit of the flattened site: (D,) and (D, D).
-    :param degrees_of_freedom: of the t, :math:`\kappa`.
-
-    **References**
-
-    1. *Elliptical slice sampling*, Murray, Adams and MacKay, AISTATS (2010).
-    2. *Parallel MCMC with generalized elliptical slice sampling*, Nishihara, Murray and Adams, JMLR 15 (2014).
-    """
-
-    def __init__(
-        self,
-        site: str,
-        fit: Callable[..., tuple[jax.Array, jax.Array]],
-        *,
-        degrees_of_freedom: float = 30.0,
-        covered_by: str = "",
-        name: str | None = None,
-    ) -> None:
-        super().__init__(site, name=name, covered_by=covered_by)
-        self.fit, self.degrees_of_freedom = fit, degrees_of_freedom
-
-    def setup(self, z, target):
-        mean, scale_tril = target.call(self.fit, {**target.given, **z})
-        return {"mean": mean, "scale_tril": scale_tril}
-
-    def start(self, key, z, tuning):
-        flat, unravel = ravel_pytree(z[self.sites[0]])
-        return {self.sites[0]: unravel(self._reference(tuning).sample(key).astype(flat.dtype))}
-
-    def _reference(self, tuning: dict[str, jax.Array]) -> Distribution:
-        return dist.MultivariateStudentT(self.degrees_of_freedom, tuning["mean"], tuning["scale_tril"])
-
-    def _scale(self, u: jax.Array) -> dist.InverseGamma:
-        """The t's scale given the whitened point: conjugate inverse gamma."""
-        kappa = self.degrees_of_freedom
-        return dist.InverseGamma((kappa + u.size) / 2, (kappa + u @ u) / 2)
-
-    def _log_reference(self, u: jax.Array) -> jax.Array:
-        """Log density of the t at the whitened point, up to a constant."""
-        kappa = self.degrees_of_freedom
-        return -(kappa + u.size) / 2 * jnp.log1p(u @ u / kappa)
-
-    def step(self, key, z, log_joint, target, tuning):
-        (site,) = self.sites
-        mean, scale_tril = tuning["mean"], tuning["scale_tril"]
-        x, unravel = ravel_pytree(z[site])
-        key_scale, key_ellipse, key_slice, key_angle, key_shrink = random.split(key, 5)
-        u = lax.linalg.triangular_solve(scale_tril, (x - mean)[:, None], left_side=True, lower=True)[:, 0]
-        v = jnp.sqrt(self._scale(u).sample(key_scale)) * random.normal(key_ellipse, u.shape, u.dtype)
-        x_axis, v_axis = x - mean, scale_tril @ v
-
-        def on_ellipse(angle: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-            cos, sin = jnp.cos(angle), jnp.sin(angle)
-            x = mean + cos * x_axis + sin * v_axis
-            log_joint = target.log_joint({**z, site: unravel(x)})
-            return x, log_joint, log_joint - self._log_reference(cos * u + sin * v)
-
-        if log_joint is None:
-            log_joint = target.log_joint(z)
-        height = log_joint - self._log_reference(u) - random.exponential(key_slice, dtype=u.dtype)
-        angle = random.uniform(key_angle, (), u.dtype, 0.0, 2 * jnp.pi)
-
-        def shrink(carry: tuple) -> tuple:
-            i, low, high, angle, *_ = carry
-            low, high = jnp.where(angle < 0, angle, low), jnp.where(angle < 0, high, angle)
-            angle = random.uniform(random.fold_in(key_shrink, i), (), u.dtype, low, high)
-            return i + 1, low, high, angle, *on_ellipse(angle)
-
-        # A bracket shrunk to nothing has come back to the current point: stop there.
-        def rejected(carry: tuple) -> jax.Array:
-            i, low, high, *_, log_ratio = carry
-            return ~(log_ratio > height) & (i < MAX_SHRINKS)
-
-        first = (0, angle - 2 * jnp.pi, angle, angle, *on_ellipse(angle))
-        i, _, _, _, x_new, log_joint_new, _ = lax.while_loop(rejected, shrink, first)
-        moved = i < MAX_SHRINKS
-        value = jnp.where(moved, x_new, x)
-        return {**z, site: unravel(value)}, jnp.where(moved, log_joint_new, log_joint)
-
-    def discrepancies(self, key, z, target, tuning):
-        """The t's scale mixture, and ``log R + log t = log p`` for the ratio the slice compares."""
-        (site,) = self.sites
-        key_point, key_scale = random.split(key)
-        reference, (_, unravel) = self._reference(tuning), ravel_pytree(z[site])
-        points = reference.sample(key_point, (2,))
-        white = [jnp.linalg.solve(tuning["scale_tril"], x - tuning["mean"]) for x in points]
-        log_joints = [target.log_joint({**z, site: unravel(x)}) for x in points]
-        ratios = [log_joint - self._log_reference(u) for log_joint, u in zip(log_joints, white, strict=True)]
-        split = ratios[0] - ratios[1] + reference.log_prob(points[0]) - reference.log_prob(points[1])
-        kappa, u = self.degrees_of_freedom, white[0]
-        scale = self._scale(u).sample(key_scale)
-        given_scale = dist.Normal(0.0, jnp.sqrt(scale)).expand(u.shape).to_event(1).log_prob(u)
-        mixture = given_scale + dist.InverseGamma(kappa / 2, kappa / 2).log_prob(scale) - self._scale(u).log_prob(scale)
-        white_reference = dist.MultivariateStudentT(kappa, jnp.zeros_like(u), jnp.eye(u.size, dtype=u.dtype))
-        claimed = jnp.stack([split, mixture])
-        return claimed, jnp.stack([log_joints[0] - log_joints[1], white_reference.log_prob(u)])
-
-
-MAX_SHRINKS = 100
-"""Shrinking halves the bracket on average; a hundred shrinks are beyond any float."""
+        if not 0 <= overrelaxation < 1:
+            raise ValueError(f"overrelaxation must lie in [0, 1), found {overrelaxation}")
+        self.augmentation, self.overrelaxation = augmentation, overrelaxation
 
 
 def _block(z: Sites, sites: Sequence[str], k: Any) -> Sites:
@@ -310,8 +224,18 @@ def _replace(z: Sites, new: Sites, k: Any) -> Sites:
 
 
 def _sample(key: jax.Array, law: Conditionals, sites: Sequence[str]) -> Sites:
-    laws = _laws(law, sites)
-    return {site: laws[site].sample(random.fold_in(key, i)) for i, site in enumerate(sites)}
+    laws, keys = _laws(law, sites), [key] if len(sites) == 1 else random.split(key, len(sites))
+    return {site: laws[site].sample(key) for site, key in zip(sites, keys, strict=True)}
+
+
+def _overrelax(law: Conditionals, old: Sites, new: Sites, overrelaxation: float) -> Sites:
+    """Turn independent draws of Gaussian laws into over-relaxed ones."""
+    laws = _laws(law, tuple(new))
+    if bad := [site for site, law in laws.items() if not isinstance(law, InformationNormal)]:
+        raise ValueError(f"overrelaxation needs an InformationNormal conditional, found another for sites {bad}")
+    mean = {site: laws[site].mean for site in new}
+    keep = (1 - overrelaxation**2) ** 0.5
+    return {s: mean[s] - overrelaxation * (old[s] - mean[s]) + keep * (new[s] - mean[s]) for s in new}
 
 
 def _log_prob(law: Conditionals, values: Sites, sites: Sequence[str]) -> jax.Array:

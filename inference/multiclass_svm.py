@@ -15,7 +15,8 @@ from ..models.data import check_features
 from .augmentation import class_rows, columnwise, weight_information
 from .fits import fit_classes
 from .kernel import MoveKernel
-from .moves import Augmented, EllipticalSlice
+from .moves import Augmented, Move
+from .slices import EllipticalSlice, Rescale
 from .target import Sites
 
 
@@ -48,13 +49,21 @@ def eta_fit(z: Sites, X, y, *, num_classes, cost, ell, prior_scale, intercept) -
     return fit_classes(X, y, z["eta"].shape[0], cost, ell, prior_scale**-2.0)
 
 
-def multiclass_svm_augmentation(model: Callable = multiclass_svm) -> MoveKernel:
+COVERED_BY = "tests/test_svm_posteriors.py::test_kernels_agree_with_nuts"
+
+
+def multiclass_svm_augmentation(
+    model: Callable = multiclass_svm, *, overrelaxation: float = 0.5, rescale: bool = True
+) -> MoveKernel:
     """The exact conditional of one class after the other.
 
     :param model: the program, with structural options bound: ``functools.partial(multiclass_svm, num_classes=5)``.
+    :param overrelaxation: of each class's draw; 0 for independent ones.
+    :param rescale: add a move of the length of all weights together, their slowest direction.
     """
-    move = Augmented("eta", omega_given_eta, eta_given_omega, rows=True)
-    return MoveKernel(model, [move], name="multiclass-svm augmentation")
+    update = Augmented("eta", omega_given_eta, eta_given_omega, rows=True, overrelaxation=overrelaxation)
+    moves: list[Move] = [update, *([Rescale("eta", covered_by=COVERED_BY)] if rescale else [])]
+    return MoveKernel(model, moves, name="multiclass-svm augmentation")
 
 
 def multiclass_svm_slice(model: Callable = multiclass_svm) -> MoveKernel:
@@ -62,6 +71,5 @@ def multiclass_svm_slice(model: Callable = multiclass_svm) -> MoveKernel:
 
     :param model: the program, with structural options bound: ``functools.partial(multiclass_svm, num_classes=5)``.
     """
-    covered_by = "tests/test_svm_posteriors.py::test_kernels_agree_with_nuts"
-    move = EllipticalSlice("eta", eta_fit, covered_by=covered_by)
+    move = EllipticalSlice("eta", eta_fit, covered_by=COVERED_BY)
     return MoveKernel(model, [move], name="multiclass-svm slice")

@@ -10,7 +10,8 @@ from ..models.data import check_features
 from .augmentation import columnwise, weight_information
 from .fits import fit_rows
 from .kernel import MoveKernel
-from .moves import Augmented, EllipticalSlice
+from .moves import Augmented, Move
+from .slices import EllipticalSlice, Rescale
 from .target import Sites
 
 
@@ -39,12 +40,19 @@ def eta_fit(z: Sites, X, y, *, cost, ell, prior_scale, intercept) -> tuple[jax.A
     return fit_rows(A, tau, cost, prior_scale**-2.0)
 
 
-def svm_augmentation(model: Callable = svm) -> MoveKernel:
-    """The papers' scheme: ``omega`` given the weights, the weights given ``omega``.
+COVERED_BY = "tests/test_svm_posteriors.py::test_kernels_agree_with_nuts"
+
+
+def svm_augmentation(model: Callable = svm, *, overrelaxation: float = 0.5, rescale: bool = True) -> MoveKernel:
+    """The papers' scheme, ``omega`` given the weights and the weights given ``omega``, made to mix.
 
     :param model: the program, with structural options bound: ``functools.partial(svm, intercept=True)``.
+    :param overrelaxation: of the weights' draw; 0 is the papers'.
+    :param rescale: add a move of the weights' length, by far their slowest direction; False is the papers'.
     """
-    return MoveKernel(model, [Augmented("eta", omega_given_eta, eta_given_omega)], name="svm augmentation")
+    moves: list[Move] = [Augmented("eta", omega_given_eta, eta_given_omega, overrelaxation=overrelaxation)]
+    moves += [Rescale("eta", covered_by=COVERED_BY)] if rescale else []
+    return MoveKernel(model, moves, name="svm augmentation")
 
 
 def svm_slice(model: Callable = svm) -> MoveKernel:
@@ -52,5 +60,4 @@ def svm_slice(model: Callable = svm) -> MoveKernel:
 
     :param model: the program, with structural options bound: ``functools.partial(svm, intercept=True)``.
     """
-    covered_by = "tests/test_svm_posteriors.py::test_kernels_agree_with_nuts"
-    return MoveKernel(model, [EllipticalSlice("eta", eta_fit, covered_by=covered_by)], name="svm slice")
+    return MoveKernel(model, [EllipticalSlice("eta", eta_fit, covered_by=COVERED_BY)], name="svm slice")

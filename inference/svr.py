@@ -11,7 +11,8 @@ from ..models.data import check_features
 from .augmentation import columnwise, weight_information
 from .fits import fit_rows
 from .kernel import MoveKernel
-from .moves import Augmented, EllipticalSlice
+from .moves import Augmented
+from .slices import EllipticalSlice
 from .target import Sites
 
 
@@ -40,12 +41,17 @@ def eta_fit(z: Sites, X, y, *, cost, epsilon, prior_scale, intercept) -> tuple[j
     return fit_rows(A, tau, cost, prior_scale**-2.0)
 
 
-def svr_augmentation(model: Callable = svr) -> MoveKernel:
+COVERED_BY = "tests/test_svm_posteriors.py::test_kernels_agree_with_nuts"
+
+
+def svr_augmentation(model: Callable = svr, *, overrelaxation: float = 0.5) -> MoveKernel:
     """Two ``omega`` per datum given the weights, the weights given them.
 
     :param model: the program, with structural options bound: ``functools.partial(svr, intercept=True)``.
+    :param overrelaxation: of the weights' draw; 0 for independent ones.
     """
-    return MoveKernel(model, [Augmented("eta", omega_given_eta, eta_given_omega)], name="svr augmentation")
+    move = Augmented("eta", omega_given_eta, eta_given_omega, overrelaxation=overrelaxation)
+    return MoveKernel(model, [move], name="svr augmentation")
 
 
 def svr_slice(model: Callable = svr) -> MoveKernel:
@@ -53,5 +59,4 @@ def svr_slice(model: Callable = svr) -> MoveKernel:
 
     :param model: the program, with structural options bound: ``functools.partial(svr, intercept=True)``.
     """
-    covered_by = "tests/test_svm_posteriors.py::test_kernels_agree_with_nuts"
-    return MoveKernel(model, [EllipticalSlice("eta", eta_fit, covered_by=covered_by)], name="svr slice")
+    return MoveKernel(model, [EllipticalSlice("eta", eta_fit, covered_by=COVERED_BY)], name="svr slice")

@@ -13,7 +13,7 @@ import importlib
 from types import ModuleType
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "datasets", "diagnostics", "inference", "models", "zoo"]  # noqa: F822 (lazy)
+__all__ = ["__version__", "datasets", "diagnostics", "inference", "models", "zoo"]
 
 
 def __getattr__(name: str) -> ModuleType:

@@ -99,9 +99,7 @@ def hinge_problem(X: Array, sign: Array, ell: float, c: Array, precision: float)
     return Problem(sign[:, None] * X, b, np.array([[0.0], [-1.0]]), np.zeros((n, 1)), c, precision)
 
 
-def multiclass_problem(
-    X: Array, y: Array, num_classes: int, ell: float, c: Array, precision: float
-) -> Problem:
+def multiclass_problem(X: Array, y: Array, num_classes: int, ell: float, c: Array, precision: float) -> Problem:
     """``max_k (ell 1[k != y] + s_k) - s_y`` with ``y`` (n,) in ``0..L-1``."""
     e = np.eye(num_classes)[y]
     return Problem(X, ell * (1 - e), np.eye(num_classes), e, c, precision, y, ell)
@@ -207,9 +205,7 @@ def newton_factor(problem: Problem, theta: Array) -> tuple[Array, bool]:
         except LinAlgError:  # the prior is lost in the rounding of H
             jitter *= 10
             diagonal += jitter
-    raise ValueError(
-        f"X has entries too large for float64 at cost {np.max(problem.c) / 2:g}: scale the features."
-    )
+    raise ValueError(f"X has entries too large for float64 at cost {np.max(problem.c) / 2:g}: scale the features.")
 
 
 def longest_step(v: Array, dv: Array) -> float:
@@ -323,14 +319,10 @@ def check_common(estimator: Any) -> None:
     """Validate the parameters that :class:`EMSVC` and :class:`EMSVR` share."""
     for name in ("cost", "prior_scale", "tol"):
         check_number(name, getattr(estimator, name), lambda value: value > 0, "a positive number")
-    check_number(
-        "max_iter", estimator.max_iter, lambda value: value >= 1, "an integer of at least 1", Integral
-    )
+    check_number("max_iter", estimator.max_iter, lambda value: value >= 1, "an integer of at least 1", Integral)
 
 
-def weighted_rows(
-    X: Array, cost: float, fit_intercept: bool, sample_weight: Any
-) -> tuple[Array, Array, Array]:
+def weighted_rows(X: Array, cost: float, fit_intercept: bool, sample_weight: Any) -> tuple[Array, Array, Array]:
     """The data of positive weight: features with a constant 1 for the intercept, ``2 c``, and indices."""
     weight = _check_sample_weight(sample_weight, X, dtype=np.float64)
     if np.min(weight) < 0 or np.max(weight) == 0:
