@@ -1,0 +1,337 @@
+"""The command ``regbayes``.
+
+Each sub-command imports what it needs when it runs, so that ``regbayes --help`` answers at once.
+"""
+
+import argparse
+import inspect
+import os
+import pathlib
+import re
+import shutil
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from . import __version__
+
+NUM_TRAIN, NUM_TEST = 300, 1000
+DEVICES = "--xla_force_host_platform_device_count"
+GRAPHS = (".png", ".pdf", ".svg")
+
+
+class UsageError(Exception):
+    """The user asked for something that cannot be done; the message says what to do."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command.
+
+    :param argv: the arguments, by default those of the process.
+    :return: the exit code: 0, or 2 after a usage error, which is told on stderr.
+
+    >>> from regbayes.cli import main
+    >>> main(["--version"])
+    regbayes 0.1.0
+    0
+    """
+    try:
+        try:
+            return _run(argv)
+        finally:
+            sys.stdout.flush()  # a closed pipe shows here, not at the interpreter's end
+    except UsageError as error:
+        print(f"regbayes: error: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:  # the reader, such as `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        print("regbayes: interrupted", file=sys.stderr)
+        return 130
+
+
+def _run(argv: Sequence[str] | None) -> int:
+    try:
+        arguments = vars(_parser().parse_args(argv))
+    except SystemExit as end:  # argparse has printed help, the version or an error
+        return int(end.code or 0)
+    command: Callable[..., None] = arguments.pop("command")
+    command(**arguments)
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="regbayes", description="A model zoo of max-margin Bayesian models in NumPyro. Start with: regbayes demo"
+    )
+    parser.add_argument("--version", action="version", version=f"regbayes {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+
+    _add(commands, "list", list_models, "the models of the zoo, one per line")
+
+    show = _add(commands, "show", show_model, "a model's citation, sites, arguments and kernels")
+    show.add_argument("name", metavar="NAME", help="a model, as `regbayes list` names it")
+    show.add_argument(
+        "--graph", metavar="FILE", type=pathlib.Path, help="also draw its graph, as png, pdf or svg (needs Graphviz)"
+    )
+
+    demo = _add(commands, "demo", run_demo, "draw a posterior, check its convergence and plot it, within a minute")
+    demo.add_argument(
+        "--out", metavar="DIR", type=pathlib.Path, default="demo", help="folder for the plots (%(default)s)"
+    )
+    demo.add_argument("--seed", type=_seed, default=0, help="seed of the data and of the draws (%(default)s)")
+    demo.add_argument("--num-samples", type=_count, default=1000, help="draws of each chain (%(default)s)")
+    demo.add_argument("--num-warmup", type=_count, default=500, help="sweeps before them (%(default)s)")
+    demo.add_argument("--num-chains", type=_count, default=4, help="chains (%(default)s)")
+    return parser
+
+
+def _add(commands, name: str, command: Callable[..., None], text: str) -> argparse.ArgumentParser:
+    parser = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+    parser.set_defaults(command=command)
+    return parser
+
+
+def _count(text: str) -> int:
+    return _integer(text, 1, 10**9)
+
+
+def _seed(text: str) -> int:
+    return _integer(text, 0, 2**32 - 1)
+
+
+def _integer(text: str, low: int, high: int) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        value = low - 1
+    if not low <= value <= high:
+        raise argparse.ArgumentTypeError(f"must be a whole number from {low} to {high}, found {text!r}")
+    return value
+
+
+def list_models() -> None:
+    """Print the zoo as a table."""
+    from . import zoo
+
+    rows = [
+        (name, entry.title, ", ".join(entry.kernels) or "-", entry.limit.__name__ if entry.limit else "-")
+        for name, entry in zoo.items()
+    ]
+    print(_table(("name", "title", "kernels", "limit"), rows))
+    print("\nThe last kernel is the recommended one. More about a model: regbayes show NAME")
+
+
+def show_model(name: str, graph: pathlib.Path | None = None) -> None:
+    """Print what the zoo knows of a model and, given a file name, draw its graph."""
+    if graph is not None:
+        _check_graph(graph)
+    entry = _entry(name)
+    args, kwargs = entry.example()
+    arguments = inspect.signature(entry.program).bind(*args, **kwargs).arguments
+    shapes = ", ".join(f"{key} {_shape(value)}" for key, value in arguments.items() if hasattr(value, "shape"))
+    print(f"{name}: {entry.title}\n\n{entry.paper}\n\n{_page(entry.program)}\n")
+    print(f"Sites, for the example with {shapes}\n" + _table(("site", "kind", "distribution", "shape"), _sites(entry)))
+    print("\nKeyword arguments\n" + _table(("name", "default", "meaning"), _keywords(entry.program)))
+    kernels = [(key, _first_line(kernel)) for key, kernel in entry.kernels.items()]
+    print("\nKernels, the last one recommended\n" + _table(("name", "scheme"), kernels))
+    for kind, estimator in (("Small-variance limit", entry.limit), ("Mean-field learner", entry.learner)):
+        if estimator:
+            print(f"\n{kind}\n  {estimator.__name__}: {_first_line(estimator)}")
+    if graph is not None:
+        _render(entry, graph)
+        print(f"\nGraph: {graph}")
+
+
+def _entry(name: str) -> Any:
+    from . import zoo
+
+    if name not in zoo:
+        raise UsageError(f"no model {name!r} in the zoo; it has {', '.join(zoo.names())}")
+    return zoo[name]
+
+
+def _page(program: Callable) -> str:
+    """The generative process, from the page of the program's module."""
+    page = inspect.getdoc(inspect.getmodule(program)) or inspect.getdoc(program) or ""
+    return page.split("**References**")[0].strip()
+
+
+def _sites(entry: Any) -> list[tuple[str, ...]]:
+    """Name, kind, distribution and shape of each site that the example traces."""
+    from jax import random
+    from numpyro.handlers import seed, trace
+
+    args, kwargs = entry.example()
+    sites = trace(seed(entry.program, random.key(0))).get_trace(*args, **kwargs)
+    return [_site(site) for site in sites.values() if site["type"] in ("sample", "deterministic")]
+
+
+def _site(site: dict[str, Any]) -> tuple[str, ...]:
+    if site["type"] == "deterministic":
+        return site["name"], "deterministic", "-", str(site["value"].shape)
+    law = site["fn"]
+    if type(law).__name__ == "Unit":
+        return site["name"], "factor", "Unit", str(law.batch_shape)
+    while hasattr(law, "base_dist") and type(law).__name__ in (
+        "Independent",
+        "ExpandedDistribution",
+        "MaskedDistribution",
+    ):
+        law = law.base_dist
+    kind = "observed" if site["is_observed"] else "latent"
+    return site["name"], kind, type(law).__name__, str(site["value"].shape)
+
+
+def _keywords(program: Callable) -> list[tuple[str, ...]]:
+    """Name, default and meaning of each argument with a default; the meaning is the docstring's."""
+    text = inspect.getdoc(program) or ""
+    meanings = {
+        key: " ".join(meaning.split())
+        for key, meaning in re.findall(r"^:param (\w+):(.*?)(?=^\S|\Z|\n\n)", text, re.MULTILINE | re.DOTALL)
+    }
+    parameters = inspect.signature(program).parameters.values()
+    return [(p.name, repr(p.default), meanings.get(p.name, "")) for p in parameters if p.default is not p.empty]
+
+
+def _first_line(thing: Any) -> str:
+    return (inspect.getdoc(thing) or "").partition("\n")[0]
+
+
+def _shape(value: Any) -> str:
+    return str(tuple(value.shape))
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Columns side by side, two blanks apart, indented by two; columns of numbers to the right."""
+    columns = [_column(cells) for cells in zip(header, *rows, strict=True)]
+    head, *body = ["  ".join(cells).rstrip() for cells in zip(*columns, strict=True)]
+    rule = "-" * (sum(len(column[0]) for column in columns) + 2 * len(columns) - 2)
+    return "\n".join(f"  {line}" for line in (head, rule, *body))
+
+
+def _column(cells: Sequence[str]) -> list[str]:
+    """The cells, heading first, at one width."""
+    numbers = all(re.fullmatch(r"nan|[-+]?[\d.]+(e[-+]?\d+)?", cell) for cell in cells[1:])
+    width = max(map(len, cells))
+    return [cell.rjust(width) if numbers else cell.ljust(width) for cell in cells]
+
+
+def _check_graph(path: pathlib.Path) -> None:
+    """Whether the graph can be drawn, before any work is done."""
+    if path.suffix not in GRAPHS:
+        raise UsageError(f"--graph must name a file that ends in {', '.join(GRAPHS)}, found {str(path)!r}")
+    if not path.absolute().parent.is_dir():
+        raise UsageError(f"--graph: no folder {str(path.parent)!r}; make it first")
+    try:
+        import graphviz  # noqa: F401
+    except ImportError:
+        raise UsageError("--graph needs the Python package graphviz: pip install 'regbayes[graph]'") from None
+    if shutil.which("dot") is None:
+        raise UsageError("--graph needs the program `dot` of Graphviz, see https://graphviz.org/download/")
+
+
+def _render(entry: Any, path: pathlib.Path) -> None:
+    import numpyro
+
+    args, kwargs = entry.example()
+    numpyro.render_model(entry.program, model_args=args, model_kwargs=kwargs, filename=path, render_distributions=True)
+
+
+def run_demo(out: pathlib.Path, seed: int, num_samples: int, num_warmup: int, num_chains: int) -> None:
+    """Draw the posterior of a support vector machine; print its convergence, write its pictures into ``out``."""
+    out = _folder(out)
+    _set_devices(num_chains)
+    os.environ.setdefault("MPLBACKEND", "agg")
+    from . import datasets, zoo
+    from .diagnostics import summary, to_datatree
+
+    entry = zoo["svm"]
+    scheme = list(entry.kernels)[-1]
+    X, y, _ = datasets.make_svm(NUM_TRAIN + NUM_TEST, 2, noise=0.3, seed=seed)
+    train, test = (X[:NUM_TRAIN], y[:NUM_TRAIN]), (X[NUM_TRAIN:], y[NUM_TRAIN:])
+    print(f"The {entry.title}:\n{NUM_TRAIN} points in the plane, two classes that overlap, weights eta to learn.\n")
+    print(
+        f"Drawing {num_chains} x {num_samples} weights with the kernel {scheme!r}, after {num_warmup} warm-up sweeps."
+    )
+    mcmc = _draw(entry.kernels[scheme](), train, seed, num_samples, num_warmup, num_chains)
+    dt = to_datatree(mcmc, dims={"eta": ["feature"]}, coords={"feature": ["x1", "x2"]}, seed=seed)
+
+    print("\nConvergence: R-hat near 1 and a large effective sample size (ess); lp is the log joint.")
+    print(_format(summary(dt)))
+    _print_accuracy(entry.limit, mcmc.get_samples()["eta"], train, test)
+    print("\nPlots")
+    for path, text in _draw_plots(dt, train, out):
+        print(f"  {path}: {text}")
+    print("\nNext: `regbayes list` for the other models, `regbayes show svm` for this one.")
+
+
+def _folder(out: pathlib.Path) -> pathlib.Path:
+    out = pathlib.Path(out)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"--out must be a folder to write to, found {str(out)!r}: {error.strerror}") from None
+    if not os.access(out, os.W_OK):
+        raise UsageError(f"--out must be a folder to write to, found {str(out)!r}: it is read-only")
+    return out
+
+
+def _set_devices(num_chains: int) -> None:
+    """Ask XLA for a host device per chain, as far as there are cores; it listens only before JAX starts."""
+    flags = os.environ.get("XLA_FLAGS", "")
+    if DEVICES not in flags:
+        count = min(num_chains, os.cpu_count() or 1)
+        os.environ["XLA_FLAGS"] = f"{flags} {DEVICES}={count}".strip()
+
+
+def _draw(kernel: Any, data: tuple, seed: int, num_samples: int, num_warmup: int, num_chains: int) -> Any:
+    import jax
+    from numpyro.infer import MCMC
+
+    method = "parallel" if jax.local_device_count() >= num_chains else "sequential"
+    mcmc = MCMC(kernel, num_warmup=num_warmup, num_samples=num_samples, num_chains=num_chains, chain_method=method)
+    sys.stdout.flush()  # the progress bars go to stderr
+    mcmc.run(jax.random.key(seed), *data, extra_fields=("log_joint",))
+    return mcmc
+
+
+def _format(table: Any) -> str:
+    """The summary with as many digits as it deserves."""
+    digits = {"ess_bulk": "{:.0f}", "ess_tail": "{:.0f}", "mcse_mean": "{:.2g}"}
+    columns = [column for column in table.columns if column != "note" or table["note"].any()]
+    rows = [
+        [str(label), *(row[c] if c == "note" else digits.get(c, "{:.3f}").format(row[c]) for c in columns)]
+        for label, row in table.iterrows()
+    ]
+    return _table(["quantity", *columns], rows)
+
+
+def _print_accuracy(limit: type, eta: Any, train: tuple, test: tuple) -> None:
+    """The vote of the draws ``eta`` (S, d) beside the small-variance limit, on held-out data."""
+    import numpy as np
+
+    X, y = test
+    vote = (X @ np.asarray(eta).T > 0).mean(1) > 0.5
+    mode = limit(fit_intercept=False).fit(*train).predict(X)
+    print(f"\nAccuracy on {len(y)} held-out points")
+    rows = [("posterior vote", np.mean(vote == y)), (f"limit ({limit.__name__})", np.mean(mode == y))]
+    print(_table(("method", "accuracy"), [(method, f"{value:.3f}") for method, value in rows]))
+
+
+def _draw_plots(dt: Any, train: tuple, out: pathlib.Path) -> list[tuple[pathlib.Path, str]]:
+    import matplotlib.pyplot as plt
+
+    from .diagnostics import plot_decision, plot_posterior, plot_trace
+
+    eta = dt["posterior"]["eta"].to_numpy()
+    plots = {
+        "trace.png": (plot_trace(dt), "trace and ranks of the log joint"),
+        "decision.png": (plot_decision(eta.reshape(-1, 2), *train).figure, "decision regions and how sure they are"),
+        "weights.png": (plot_posterior(dt, "eta"), "posterior of the weights"),
+    }
+    for name, (figure, _) in plots.items():
+        figure.savefig(out / name, dpi=150)
+        plt.close(figure)
+    return [(out / name, text) for name, (_, text) in plots.items()]

@@ -1,0 +1,28 @@
+"""Statistical comparisons on Monte Carlo standard errors."""
+
+import numpy as np
+from numpyro.diagnostics import effective_sample_size
+
+MAX_Z = 4.0
+"""Fixed seeds make the tests reproducible; at this level one of sixteen thousand true nulls would fail."""
+
+
+def z_scores(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """z-scores of the difference of means and of variances of two sets of draws.
+
+    :param a: (chains, draws, ...) draws of one sampler.
+    :param b: the same of another; may be of another length.
+    :return: (2, ...) scores.
+    """
+    a, b = np.asarray(a, float), np.asarray(b, float)
+    centre = (a.mean((0, 1)) + b.mean((0, 1))) / 2
+    rows = []
+    for moment in (lambda x: x, lambda x: (x - centre) ** 2):
+        p, q = moment(a), moment(b)
+        error = np.sqrt(_squared_error(p) + _squared_error(q))
+        rows.append((p.mean((0, 1)) - q.mean((0, 1))) / error)
+    return np.stack(rows)
+
+
+def _squared_error(draws: np.ndarray) -> np.ndarray:
+    return draws.var((0, 1)) / effective_sample_size(draws)

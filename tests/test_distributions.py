@@ -1,0 +1,207 @@
+"""The distributions: densities against SciPy's and NumPyro's, draws against exact distribution functions."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+from jax import random
+from scipy import stats
+from scipy.integrate import quad
+
+from regbayes.models import HingeOmega, InformationNormal
+
+P_VALUE = 1e-3
+"""The draws are fixed by their seeds, so this is how surprising they may be, not how often a test fails."""
+
+
+def omega_density(b):
+    """``HingeOmega``'s density as a scalar function for SciPy; call it in double precision."""
+    log_prob = jax.jit(HingeOmega(b).log_prob)
+    return lambda omega: float(np.exp(log_prob(omega)))
+
+
+def integral(fn, b):
+    """Over ``omega > 0``, with ``omega = t^2``: the square root at 0 is gone and the rest is bell-shaped."""
+    spread = np.sqrt(b + 2)
+    low, high = np.sqrt(max(0.0, b - 20 * spread)), np.sqrt(b + 1 + 40 * spread)
+    value, error = quad(lambda t: 2 * t * fn(t**2), low, high, points=[np.sqrt(b)] if b > 0 else None, limit=400)
+    assert error < 1e-7
+    return value
+
+
+@pytest.mark.parametrize("b", [0, 1e-3, 0.5, 10, 200])
+def test_omega_density_integrates_to_one_with_the_stated_mean_and_variance(b):
+    with jax.enable_x64(True):
+        law, density = HingeOmega(float(b)), omega_density(float(b))
+        assert integral(density, b) == pytest.approx(1, rel=1e-6)
+        assert integral(lambda omega: omega * density(omega), b) == pytest.approx(float(law.mean), rel=1e-6)
+        variance = integral(lambda omega: (omega - float(law.mean)) ** 2 * density(omega), b)
+        assert variance == pytest.approx(float(law.variance), rel=1e-6)
+
+
+@pytest.mark.parametrize("b", [1e-3, 0.5, 10, 200])
+def test_omega_density_is_that_of_scipy(b):
+    omega = np.concatenate([np.geomspace(1e-3, 50, 12), b * np.linspace(0.5, 2, 7)])
+    with jax.enable_x64(True):
+        claimed = HingeOmega(b).log_prob(omega)
+    generalised = stats.geninvgauss.logpdf(omega, 0.5, b, scale=b)
+    reciprocal = stats.invgauss.logpdf(1 / omega, 1 / b) - 2 * np.log(omega)  # the Jacobian of 1/omega
+    np.testing.assert_allclose(claimed, generalised, rtol=1e-8, atol=1e-8)
+    np.testing.assert_allclose(claimed, reciprocal, rtol=1e-8, atol=1e-8)
+
+
+def test_omega_density_at_zero_is_chi_square():
+    omega = np.geomspace(1e-6, 50, 20)
+    with jax.enable_x64(True):
+        np.testing.assert_allclose(HingeOmega(0.0).log_prob(omega), stats.chi2.logpdf(omega, 1), rtol=1e-12)
+
+
+@pytest.mark.parametrize(("index", "holds"), [(0.5, True), (-0.5, False)])
+@pytest.mark.parametrize("zeta", [-0.8, 1.3])
+def test_scale_mixture_needs_index_one_half_and_not_the_printed_minus_one_half(index, holds, zeta):
+    cost, omega = 0.7, np.geomspace(0.05, 10, 9)
+    b = cost * abs(zeta)
+    product = np.exp(-2 * cost * max(0, zeta)) * stats.geninvgauss.pdf(omega, index, b, scale=b)
+    mixture = np.exp(-((omega + cost * zeta) ** 2) / (2 * omega)) / np.sqrt(2 * np.pi * omega)
+    assert np.allclose(product, mixture, rtol=1e-8) == holds
+    with jax.enable_x64(True):
+        ours = np.exp(-2 * cost * max(0, zeta) + HingeOmega(b).log_prob(omega))
+    np.testing.assert_allclose(ours, mixture, rtol=1e-12)
+
+
+@pytest.mark.parametrize("x64", [False, True], ids=["float32", "float64"])
+@pytest.mark.parametrize("b", [0, 1e-6, 0.3, 3, 50])
+def test_omega_draws_follow_the_exact_distribution(b, x64):
+    with jax.enable_x64(x64):
+        omega = HingeOmega(float(b)).sample(random.key(1), (5000,))
+        assert omega.dtype == (jnp.float64 if x64 else jnp.float32)
+        omega = np.asarray(omega, float)
+    if b == 0:
+        assert stats.kstest(omega, stats.chi2(1).cdf).pvalue > P_VALUE
+    else:
+        assert stats.kstest(1 / omega, stats.invgauss(1 / b).cdf).pvalue > P_VALUE
+
+
+def test_omega_is_finite_and_positive_in_single_precision_for_any_b():
+    b = jnp.array([0, 1e-30, 1e-6, 1, 1e10, 1e18])
+    omega = HingeOmega(b).sample(random.key(2), (20_000,))
+    assert omega.dtype == jnp.float32
+    assert jnp.isfinite(omega).all()
+    assert (omega > 0).all()
+
+
+@pytest.mark.parametrize("b", [2, np.array([1, 2]), True], ids=str)
+def test_omega_takes_integers(b):
+    law = HingeOmega(b)
+    assert law.sample(random.key(0), (3,)).shape == (3, *np.shape(b))
+    assert jnp.issubdtype(law.log_prob(1.0).dtype, jnp.floating)
+
+
+def test_omega_refuses_a_negative_b_when_validated():
+    with pytest.raises(ValueError, match="b"):
+        HingeOmega(-1.0, validate_args=True)
+
+
+def gaussian(d=3, seed=0, batch=()):
+    """A linear term (..., d) and a precision (..., d, d) with correlations."""
+    rng = np.random.default_rng(seed)
+    root = rng.normal(size=(*batch, d, d + 2))
+    return rng.normal(size=(*batch, d)), root @ np.swapaxes(root, -1, -2)
+
+
+@pytest.mark.parametrize(
+    ("linear_batch", "precision_batch"), [((), ()), ((4,), (4,)), ((4,), ()), ((), (4,)), ((2, 1), (4,))], ids=str
+)
+def test_information_normal_is_numpyros_normal_in_double_precision(linear_batch, precision_batch):
+    with jax.enable_x64(True):
+        linear, precision = gaussian(batch=linear_batch)[0], gaussian(batch=precision_batch)[1]
+        law = InformationNormal(linear, precision)
+        mean = np.linalg.solve(precision, linear[..., None])[..., 0]
+        peer = dist.MultivariateNormal(mean, precision_matrix=precision)
+        values = np.random.default_rng(1).normal(size=(5, *peer.batch_shape, 3))
+        np.testing.assert_allclose(law.log_prob(values), peer.log_prob(values), rtol=1e-10, atol=1e-10)
+        np.testing.assert_allclose(law.mean, mean, rtol=1e-10, atol=1e-12)
+        assert law.batch_shape == peer.batch_shape
+        assert law.event_shape == peer.event_shape
+        assert law.mean.shape == peer.mean.shape
+        assert law.sample(random.key(0), (7,)).shape == (7, *peer.batch_shape, 3)
+
+
+@pytest.mark.parametrize(
+    ("linear_batch", "precision_batch"),
+    [
+        ((), ()),
+        ((4,), (4,)),
+        ((), (4,)),
+        pytest.param((4,), (), marks=pytest.mark.xfail(strict=True, reason="covariance lacks the batch shape")),
+    ],
+    ids=str,
+)
+def test_information_normal_has_the_covariance_of_numpyros_normal(linear_batch, precision_batch):
+    with jax.enable_x64(True):
+        linear, precision = gaussian(batch=linear_batch)[0], gaussian(batch=precision_batch)[1]
+        law = InformationNormal(linear, precision)
+        peer = dist.MultivariateNormal(jnp.zeros_like(linear), precision_matrix=precision)
+        for claimed, wanted in ((law.covariance_matrix, peer.covariance_matrix), (law.variance, peer.variance)):
+            assert claimed.shape == wanted.shape
+            np.testing.assert_allclose(claimed, wanted, rtol=1e-9, atol=1e-12)
+
+
+def z_scores(draws, mean, covariance):
+    """Of the sample means and of the sample covariances, on their exact standard errors."""
+    n, centred = len(draws), draws - mean
+    of_mean = centred.mean(0) / np.sqrt(np.diag(covariance) / n)
+    variances = np.diag(covariance)
+    error = np.sqrt((np.outer(variances, variances) + covariance**2) / n)
+    return np.concatenate([of_mean, ((centred.T @ centred / n - covariance) / error)[np.tril_indices(len(mean))]])
+
+
+def draw(law, key, n):
+    return law.sample(key, (n,))
+
+
+def draw_vmapped(law, key, n):
+    keys = random.split(key, n)
+    return jax.vmap(lambda key: InformationNormal(law.linear, law.precision).sample(key))(keys)
+
+
+def draw_jitted(law, key, n):
+    # The distribution itself crosses the border of the compiled function.
+    return jax.jit(lambda law: law.sample(key, (n,)))(law)
+
+
+@pytest.mark.parametrize("draw", [draw, draw_vmapped, draw_jitted])
+def test_information_normal_draws_have_its_moments(draw):
+    linear, precision = gaussian(seed=3)
+    law = InformationNormal(jnp.asarray(linear, jnp.float32), jnp.asarray(precision, jnp.float32))
+    draws = np.asarray(draw(law, random.key(4), 20_000), float)
+    covariance = np.linalg.inv(precision)
+    z = z_scores(draws, covariance @ linear, covariance)
+    assert np.abs(z).max() < stats.norm.isf(P_VALUE / (2 * len(z)))
+    white = (draws - covariance @ linear) @ np.linalg.cholesky(precision)
+    assert stats.kstest(np.sum(white**2, 1), stats.chi2(3).cdf).pvalue > P_VALUE
+
+
+def test_information_normal_survives_bad_scales_in_single_precision():
+    d = 5
+    scale = jnp.geomspace(1e-6, 1e12, d) ** 0.5
+    correlation = 0.5 * jnp.eye(d) + 0.5
+    law = InformationNormal(scale, scale[:, None] * correlation * scale)
+    assert law.linear.dtype == jnp.float32
+    draws = np.asarray(law.sample(random.key(5), (5000,)), float)
+    wanted = np.linalg.inv(np.asarray(correlation, float))
+    # In units of the scales the law is a plain one, so its draws must have that one's moments.
+    z = z_scores(draws * np.asarray(scale, float), wanted @ np.ones(d), wanted)
+    assert np.abs(z).max() < stats.norm.isf(P_VALUE / (2 * len(z)))
+    assert jnp.isfinite(law.log_prob(law.mean))
+    assert jnp.isfinite(law.covariance_matrix).all()
+    assert (law.variance > 0).all()
+
+
+def test_information_normal_maps_over_batches_like_single_laws():
+    linear, precision = gaussian(batch=(4,))
+    with jax.enable_x64(True):
+        log_prob = jax.vmap(lambda h, P: InformationNormal(h, P).log_prob(jnp.ones(3)))(linear, precision)
+        single = [InformationNormal(h, P).log_prob(jnp.ones(3)) for h, P in zip(linear, precision, strict=True)]
+        np.testing.assert_allclose(log_prob, single, rtol=1e-12)

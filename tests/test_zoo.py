@@ -1,0 +1,153 @@
+"""One table runs the whole zoo: every program, kernel and limit keeps the same contract."""
+
+import functools
+import inspect
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax, random
+from numpyro.handlers import seed, trace
+from numpyro.infer import MCMC
+from numpyro.infer.mcmc import MCMCKernel
+
+import regbayes
+from regbayes.diagnostics import conformance, to_datatree
+from regbayes.inference import load_state, save_state
+
+NAMES = regbayes.zoo.names()
+KERNELS = [(name, kernel) for name in NAMES for kernel in regbayes.zoo[name].kernels]
+
+
+def run(name, kernel, *, num_samples=20, num_chains=1, num_warmup=5, mcmc=None, key=0, **settings):
+    entry = regbayes.zoo[name]
+    args, kwargs = entry.example()
+    if mcmc is None:
+        settings = {"progress_bar": False, "num_warmup": num_warmup, **settings}
+        mcmc = MCMC(entry.kernels[kernel](), num_samples=num_samples, num_chains=num_chains, **settings)
+    key = random.key(key) if isinstance(key, int) else key
+    mcmc.run(key, *args, extra_fields=("log_joint",), **kwargs)
+    return mcmc
+
+
+def test_the_catalogue_is_a_mapping():
+    assert list(regbayes.zoo) == NAMES == list(regbayes.zoo.keys())
+    assert len(regbayes.zoo) == len(NAMES)
+    assert "svm" in regbayes.zoo
+    with pytest.raises(KeyError, match=r"no model 'svn'.*svm"):
+        regbayes.zoo["svn"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_entry_is_complete(name):
+    entry = regbayes.zoo[name]
+    assert entry.title
+    assert entry.paper
+    assert inspect.getdoc(entry.program)
+    args, kwargs = entry.example(seed=1)
+    assert trace(seed(entry.program, 0)).get_trace(*args, **kwargs)
+    again, _ = entry.example(seed=1)
+    other, _ = entry.example(seed=2)
+    assert all(np.array_equal(a, b) for a, b in zip(args, again, strict=True))
+    assert not all(np.array_equal(a, b) for a, b in zip(args, other, strict=True))
+
+
+@pytest.mark.parametrize(("name", "kernel"), KERNELS)
+def test_every_move_conforms_to_the_program(name, kernel):
+    entry = regbayes.zoo[name]
+    args, kwargs = entry.example()
+    report = conformance(entry.kernels[kernel](), *args, seed=3, **kwargs)
+    assert report.max_error <= 1e-8
+    assert report.ok
+
+
+@pytest.mark.parametrize(("name", "kernel"), KERNELS)
+def test_kernel_keeps_the_contract(name, kernel):
+    entry = regbayes.zoo[name]
+    args, kwargs = entry.example()
+    sampler = entry.kernels[kernel]()
+    assert isinstance(sampler, MCMCKernel)
+    assert sampler.model is entry.program
+    state = sampler.init(random.key(0), 0, None, args, kwargs)
+    assert {"z", "rng_key", "log_joint", "num_active", "overflow"} <= set(state._fields)
+    latent = {k for k, s in trace(seed(entry.program, 0)).get_trace(*args, **kwargs).items() if not s["is_observed"]}
+    assert set(state.z) == latent  # augmentation variables do not outlive a move
+    state = sampler.sample(state, args, kwargs)
+    expected = sampler.target(args, kwargs).log_joint(state.z)
+    np.testing.assert_allclose(state.log_joint, expected, rtol=1e-5)
+    assert sampler.refresh(state._replace(log_joint=jnp.zeros(())), args, kwargs).log_joint == pytest.approx(
+        float(expected), rel=1e-5
+    )
+    assert f"{float(state.log_joint):.2f}" in sampler.get_diagnostics_str(state)
+
+
+@pytest.mark.parametrize(("name", "kernel"), KERNELS)
+def test_sweeps_compile_once_for_equal_shapes(name, kernel):
+    entry = regbayes.zoo[name]
+    args, kwargs = entry.example()
+    options = {"num_classes": 3} if "num_classes" in inspect.signature(entry.program).parameters else {}
+    calls = []
+
+    @functools.wraps(entry.program)
+    def counted(*args, **kwargs):
+        calls.append(None)
+        return entry.program(*args, **kwargs)
+
+    sampler = entry.kernels[kernel](functools.partial(counted, **options))
+    state = sampler.init(random.key(0), 0, None, args, kwargs)
+    sweep = jax.jit(sampler.sample)
+    state = sweep(state, args, {**kwargs, "cost": 1.0})
+    count = len(calls)
+    for i in range(3):
+        other, _ = entry.example(seed=i)
+        state = sweep(state, other, {**kwargs, "cost": 0.5 + i})  # hyper-parameters are traced too
+    assert len(calls) == count > 0
+
+
+@pytest.mark.parametrize(("name", "kernel"), KERNELS)
+@pytest.mark.parametrize("num_chains", [1, 2])
+def test_a_chain_resumed_from_a_file_is_the_same_bit_for_bit(name, kernel, num_chains, tmp_path):
+    settings = {"num_chains": num_chains, "chain_method": "vectorized", "num_warmup": 0}
+    whole = run(name, kernel, num_samples=20, **settings).get_samples(group_by_chain=True)
+    first = run(name, kernel, num_samples=10, **settings)
+    save_state(first.last_state, tmp_path / "chain.npz")
+    state = load_state(tmp_path / "chain.npz")
+    assert jax.tree.structure(state) == jax.tree.structure(first.last_state)
+    second = MCMC(
+        regbayes.zoo[name].kernels[kernel](), num_samples=10, progress_bar=False, **settings
+    )  # a new kernel, as after a restart
+    second.post_warmup_state = state
+    run(name, kernel, mcmc=second, key=state.rng_key)
+    for site, draws in whole.items():
+        both = [m.get_samples(group_by_chain=True)[site] for m in (first, second)]
+        np.testing.assert_array_equal(draws, np.concatenate(both, axis=1))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_conversion_to_arviz(name):
+    kernel = list(regbayes.zoo[name].kernels)[-1]
+    dt = to_datatree(run(name, kernel, num_chains=2, chain_method="vectorized"), seed=0)
+    assert dt["sample_stats"]["lp"].shape == (2, 20)
+    assert dt.attrs["argument_cost"] == 1.0
+    assert dt.attrs["seed"] == 0
+    assert "observed_data" not in dt.children  # a factor is not an observation
+    assert set(dt["constant_data"].data_vars) == {"X", "y"}
+
+
+def test_a_saved_state_is_recognised(tmp_path):
+    np.savez(tmp_path / "other.npz", a=np.zeros(2))
+    with pytest.raises(ValueError, match="not a saved state"):
+        load_state(tmp_path / "other.npz")
+
+
+def test_sweep_runs_under_scan_and_vmap():
+    entry = regbayes.zoo["svm"]
+    args, kwargs = entry.example()
+    sampler = entry.kernels["slice"]()
+    state = sampler.init(random.split(random.key(0), 3), 0, None, args, kwargs)
+    state, draws = lax.scan(
+        lambda s, _: (lambda new: (new, new.z["eta"]))(sampler.sample(s, args, kwargs)), state, None, length=4
+    )
+    assert draws.shape == (4, 3, 2)
+    assert len(np.unique(draws[..., 0])) == 12
