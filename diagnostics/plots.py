@@ -74,7 +74,7 @@ def plot_posterior(dt: xr.DataTree, var_names: str | Sequence[str] | None = None
     >>> [axes.get_xlabel() for axes in figure.axes]
     ['eta[0]', 'eta[1]']
     """
-    draws = _panels(dt, list(dt["posterior"].data_vars) if var_names is None else var_names)
+    draws = _panels(dt, [str(name) for name in dt["posterior"].data_vars] if var_names is None else var_names)
     num_columns = min(len(draws), 3)
     num_rows = math.ceil(len(draws) / num_columns)
     figure, axes = plt.subplots(
@@ -88,6 +88,8 @@ def plot_posterior(dt: xr.DataTree, var_names: str | Sequence[str] | None = None
         _draw_density(ax, label, values)
     for ax in axes.flat[len(draws) :]:
         ax.remove()
+    for ax in axes[:, 0]:
+        ax.set_ylabel("density")
     handles = {label: handle for ax in figure.axes for handle, label in zip(*ax.get_legend_handles_labels())}  # noqa: B905
     figure.legend(handles.values(), handles, loc="outside upper center", ncols=4, frameon=False)
     return figure
@@ -139,26 +141,24 @@ def plot_decision(
     shape = (resolution, resolution)
     if predict is None:
         weights = _check_weights(samples["eta"] if isinstance(samples, Mapping) else samples)
-        scores = _scores(weights[:: math.ceil(len(weights) / num_draws)], points)
-        labels, num_classes = scores.argmax(-1), scores.shape[-1]
-        gaps, levels = _gaps(_scores(weights.mean(0, keepdims=True), points)[0]), (0.0, float(ell))
+        voters = weights[:: math.ceil(len(weights) / num_draws)]
+        share = _share(_scores(voters, points).argmax(-1), weights.shape[1])
+        gaps = _gaps(_scores(weights.mean(0, keepdims=True), points)[0])
     else:
         labels = np.atleast_2d(np.asarray(predict(samples, points)))
-        num_classes = max(int(labels.max()), int(y.max())) + 1
-        gaps, levels = None, (0.0,)
-    num_classes = max(num_classes, 2)
+        share = _share(labels, max(labels.max() + 1, y.max() + 1, 2))
+        gaps = _gaps(share)
+    num_classes = share.shape[-1]
     if y.max() >= num_classes:
-        raise ValueError(f"y must have labels in 0..{num_classes - 1} as the weights have, found {int(y.max())}")
+        raise ValueError(f"y must have labels in 0..{num_classes - 1} as the weights have, found {y.max()}")
     names = _check_names(class_names, num_classes)
-    share = np.stack([(labels == k).mean(0) for k in range(num_classes)], axis=-1)
-    gaps = _gaps(share) if gaps is None else gaps
     ax = plt.subplots(figsize=(7, 5.4), layout="constrained")[1] if ax is None else ax
     _draw_vote(ax, share.reshape(*shape, num_classes), box)
-    _draw_boundary(ax, gaps.reshape(*shape, num_classes), box, levels)
+    _draw_boundary(ax, gaps.reshape(*shape, num_classes), box, ell if predict is None else None)
     _draw_points(ax, X, y, names)
     ax.set(xlim=box[:2], ylim=box[2:], xlabel=feature_names[0], ylabel=feature_names[1])
     _draw_vote_scale(ax, num_classes, names)
-    _draw_legend(ax, margins=len(levels) > 1)
+    _draw_legend(ax, margins=predict is None)
     return ax
 
 
@@ -204,8 +204,6 @@ def _draw_density(ax: Axes, label: str, values: np.ndarray) -> None:
     pooled = values.ravel()
     spread = np.ptp(pooled)
     ax.set(xlabel=LONG_NAMES.get(label, label), yticks=[])
-    if ax.get_subplotspec().is_first_col():
-        ax.set_ylabel("density")
     ax.spines[["left", "right", "top"]].set_visible(False)
     if not spread:
         ax.axvline(pooled[0], color="0.2", linewidth=2, label="constant")
@@ -266,6 +264,11 @@ def _scores(weights: np.ndarray, points: np.ndarray) -> np.ndarray:
     return scores + weights[:, None, :, 2] if weights.shape[-1] == 3 else scores
 
 
+def _share(labels: np.ndarray, num_classes: int) -> np.ndarray:
+    """(m, L) share of the votes (S, m) for each class."""
+    return np.stack([(labels == k).mean(0) for k in range(num_classes)], axis=-1)
+
+
 def _gaps(scores: np.ndarray) -> np.ndarray:
     """(m, L): by how much each class beats the best of the others."""
     others = [np.delete(scores, k, axis=-1).max(-1) for k in range(scores.shape[-1])]
@@ -288,10 +291,11 @@ def _draw_vote(ax: Axes, share: np.ndarray, box: tuple[float, ...]) -> None:
     ax.imshow(_blend(share), origin="lower", extent=extent, aspect="auto", interpolation="bilinear", zorder=0)
 
 
-def _draw_boundary(ax: Axes, gaps: np.ndarray, box: tuple[float, ...], levels: tuple[float, ...]) -> None:
-    """Solid where two classes tie; dashed where the winner leads by the margin."""
+def _draw_boundary(ax: Axes, gaps: np.ndarray, box: tuple[float, ...], ell: float | None) -> None:
+    """Solid where two classes tie; dashed where the winner leads by the margin ``ell``, if given."""
+    styles = {0.0: "solid"} if ell is None else {0.0: "solid", float(ell): "dashed"}
     for k in range(gaps.shape[-1]):
-        for level, style in zip(levels, ("solid", "dashed"), strict=False):
+        for level, style in styles.items():
             inside = gaps[..., k].min() < level < gaps[..., k].max()
             if inside and not (k == 0 and level == 0 and gaps.shape[-1] == 2):  # the tie of two classes, once
                 ax.contour(
@@ -302,7 +306,8 @@ def _draw_boundary(ax: Axes, gaps: np.ndarray, box: tuple[float, ...], levels: t
 def _draw_points(ax: Axes, X: np.ndarray, y: np.ndarray, names: Sequence[str]) -> None:
     for k, name in enumerate(names):
         ax.scatter(
-            *X[y == k].T,
+            X[y == k, 0],
+            X[y == k, 1],
             marker=MARKERS[k % len(MARKERS)],
             color=_colour(k),
             edgecolors="0.1",
@@ -329,12 +334,8 @@ def _draw_vote_scale(ax: Axes, num_classes: int, names: Sequence[str]) -> None:
 def _draw_legend(ax: Axes, *, margins: bool) -> None:
     """Above the panel: the classes and the lines."""
     handles, labels = ax.get_legend_handles_labels()
-    line = {"color": "0.1", "linewidth": 1.4}
-    handles.append(Line2D([], [], **line))
-    labels.append("boundary at the mean weights" if margins else "boundary of the vote")
-    if margins:
-        handles.append(Line2D([], [], linestyle="dashed", **line))
-        labels.append("margin at the mean weights")
-    ax.legend(
-        handles, labels, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=math.ceil(len(labels) / 2), frameon=False
-    )
+    lines = {"mean boundary": "solid", "mean margin": "dashed"} if margins else {"boundary of the vote": "solid"}
+    handles += [Line2D([], [], color="0.1", linewidth=1.4, linestyle=style) for style in lines.values()]
+    labels += lines
+    ncols = 2 if len(labels) <= 4 else 3
+    ax.legend(handles, labels, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=ncols, frameon=False)

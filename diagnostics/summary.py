@@ -63,7 +63,7 @@ def scalars(dt: xr.DataTree, var_names: str | Sequence[str] | None = None) -> di
     posterior = dt["posterior"].to_dataset()
     stats = dt["sample_stats"].to_dataset() if "sample_stats" in dt.children else xr.Dataset()
     if var_names is None:
-        var_names = [name for name in ("lp",) if name in stats] + list(posterior.data_vars)
+        var_names = [*(["lp"] if "lp" in stats else []), *map(str, posterior.data_vars)]
     names = [var_names] if isinstance(var_names, str) else list(var_names)
     if unknown := [name for name in names if name not in posterior and name not in stats]:
         known = [*posterior.data_vars, *stats.data_vars]

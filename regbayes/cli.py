@@ -117,7 +117,7 @@ def list_models() -> None:
 
     rows = [
         (name, entry.title, ", ".join(entry.kernels) or "-", entry.limit.__name__ if entry.limit else "-")
-        for name, entry in zoo.items()
+        for name, entry in zoo.ENTRIES.items()
     ]
     print(_table(("name", "title", "kernels", "limit"), rows))
     print("\nThe last kernel is the recommended one. More about a model: regbayes show NAME")
@@ -147,13 +147,14 @@ def show_model(name: str, graph: pathlib.Path | None = None) -> None:
 def _entry(name: str) -> Any:
     from . import zoo
 
-    if name not in zoo:
+    if name not in zoo.ENTRIES:
         raise UsageError(f"no model {name!r} in the zoo; it has {', '.join(zoo.names())}")
-    return zoo[name]
+    return zoo.ENTRIES[name]
 
 
 def _page(program: Callable) -> str:
     """The generative process, from the page of the program's module."""
+    program = getattr(program, "func", program)  # of a partial application
     page = inspect.getdoc(inspect.getmodule(program)) or inspect.getdoc(program) or ""
     return page.split("**References**")[0].strip()
 
@@ -186,7 +187,7 @@ def _site(site: dict[str, Any]) -> tuple[str, ...]:
 
 def _keywords(program: Callable) -> list[tuple[str, ...]]:
     """Name, default and meaning of each argument with a default; the meaning is the docstring's."""
-    text = inspect.getdoc(program) or ""
+    text = inspect.getdoc(getattr(program, "func", program)) or ""
     meanings = {
         key: " ".join(meaning.split())
         for key, meaning in re.findall(r"^:param (\w+):(.*?)(?=^\S|\Z|\n\n)", text, re.MULTILINE | re.DOTALL)
@@ -247,9 +248,9 @@ def run_demo(out: pathlib.Path, seed: int, num_samples: int, num_warmup: int, nu
     from . import datasets, zoo
     from .diagnostics import summary, to_datatree
 
-    entry = zoo["svm"]
+    entry = zoo.ENTRIES["svm"]
     scheme = list(entry.kernels)[-1]
-    X, y, _ = datasets.make_svm(NUM_TRAIN + NUM_TEST, 2, noise=0.3, seed=seed)
+    X, y, _ = datasets.make_svm(NUM_TRAIN + NUM_TEST, 2, noise=0.5, seed=seed)
     train, test = (X[:NUM_TRAIN], y[:NUM_TRAIN]), (X[NUM_TRAIN:], y[NUM_TRAIN:])
     print(f"The {entry.title}:\n{NUM_TRAIN} points in the plane, two classes that overlap, weights eta to learn.\n")
     print(
@@ -328,7 +329,10 @@ def _draw_plots(dt: Any, train: tuple, out: pathlib.Path) -> list[tuple[pathlib.
     eta = dt["posterior"]["eta"].to_numpy()
     plots = {
         "trace.png": (plot_trace(dt), "trace and ranks of the log joint"),
-        "decision.png": (plot_decision(eta.reshape(-1, 2), *train).figure, "decision regions and how sure they are"),
+        "decision.png": (
+            plot_decision(eta.reshape(-1, 2), *train).get_figure(root=True),
+            "decision regions and how sure they are",
+        ),
         "weights.png": (plot_posterior(dt, "eta"), "posterior of the weights"),
     }
     for name, (figure, _) in plots.items():

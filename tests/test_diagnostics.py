@@ -152,7 +152,7 @@ def test_decision_of_two_classes():
     points = [found for found in ax.collections if isinstance(found, PathCollection)]
     assert [len(found.get_offsets()) for found in points] == [np.sum(y == 0), np.sum(y == 1)]
     assert len({str(found.get_paths()[0].vertices) for found in points}) == 2, "markers differ"
-    assert legend(ax) == ["no", "yes", "boundary at the mean weights", "margin at the mean weights"]
+    assert legend(ax) == ["no", "yes", "mean boundary", "mean margin"]
     lines = [found for found in ax.collections if not isinstance(found, PathCollection)]
     positions = sorted(np.mean(line.get_paths()[0].vertices[:, 0]) for line in lines)
     np.testing.assert_allclose(positions, [-0.5, 0.0, 0.5], atol=0.05)  # eta'x in -1, 0, 1
