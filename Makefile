@@ -37,14 +37,11 @@ test: $(READY)
 test-slow: $(READY)
 	$(BIN)/python -m pytest -m 'slow or not slow'
 
-$(TYPED): $(READY)
-	rm -rf $(VENV)/typed && mkdir -p $@
-	for file in $(notdir $(wildcard regbayes/*)); do ln -s $(CURDIR)/regbayes/$$file $@/$$file; done
-	for name in $(SUBPACKAGES); do ln -s $(CURDIR)/$$name $@/$$name; done
-
-lint: $(READY) $(TYPED)
+lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	rm -rf $(TYPED) && mkdir -p $(TYPED)
+	ln -s $(addprefix $(CURDIR)/,$(wildcard regbayes/* $(SUBPACKAGES))) $(TYPED)
 	MYPYPATH=$(VENV)/typed $(BIN)/mypy --package regbayes
 
 format: $(READY)

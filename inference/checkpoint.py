@@ -46,7 +46,7 @@ def save_state(state: KernelState, path: str | os.PathLike) -> None:
     path = pathlib.Path(path)
     partial = path.with_name(path.name + ".partial")
     with open(partial, "wb") as file:
-        np.savez(file, allow_pickle=False, **arrays)  # type: ignore[arg-type]
+        np.savez(file, allow_pickle=False, **arrays)
     os.replace(partial, path)
 
 

@@ -69,16 +69,21 @@ def fit_classes(
     def spread(root: jax.Array) -> jax.Array:
         # What counts is the spread of score differences: leave out what all classes share.
         roots = root.reshape(L, d, L * d)
-        scores = jnp.einsum("nd,ldr->nlr", X, roots - roots.mean(0))
-        return jnp.sqrt(jnp.sum(scores**2, (1, 2)) / L)
+        roots = roots - roots.mean(0)
+        covariance = jnp.einsum("ldr,ler->de", roots, roots) / L
+        return jnp.sqrt(jnp.sum((X @ covariance) * X, axis=1))
 
     def derivatives(m: jax.Array, s: jax.Array) -> tuple[jax.Array, jax.Array]:
         temperature = jnp.sqrt(6.0) / jnp.pi * s[:, None]
         p = jax.nn.softmax((X @ m.reshape(L, d).T + ell * (1 - own)) / temperature, axis=1)
         gradient = 2 * cost * (p - own).T @ X
-        curvature = 2 * cost / temperature[:, :, None] * p[:, :, None] * (jnp.eye(L, dtype=X.dtype) - p[:, None, :])
-        hessian = jnp.einsum("nkj,nd,ne->kdje", curvature, X, X, optimize="optimal")
-        return gradient.ravel(), hessian.reshape(L * d, L * d)
+
+        def hessian_rows(k: jax.Array) -> jax.Array:
+            curvature = 2 * cost / temperature * p[:, k, None] * ((jnp.arange(L) == k) - p)
+            return jnp.einsum("nd,nj,ne->dje", X, curvature, X, optimize="optimal")
+
+        hessian = lax.map(hessian_rows, jnp.arange(L))  # class by class: all at once would take n L^2 d numbers
+        return jnp.ravel(gradient), jnp.reshape(hessian, (L * d, L * d))
 
     def change(w: jax.Array) -> jax.Array:
         return jnp.max(jnp.abs(X @ w.reshape(L, d).T), axis=1)

@@ -4,7 +4,7 @@ import copy
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -147,7 +147,7 @@ class MoveKernel(MCMCKernel):
         target = self.target(model_args, model_kwargs)
         keys = random.split(state.rng_key, 1 + sum(move.num_keys for move in self.moves))
         rng_key, keys = keys[0], keys[1:]
-        z, log_joint = state.z, state.log_joint
+        z, log_joint = state.z, cast(jax.Array | None, state.log_joint)
         for move, constants in zip(self.moves, state.tuning, strict=True):
             z, log_joint = move.step(keys[: move.num_keys], z, log_joint, target, constants)
             keys = keys[move.num_keys :]

@@ -80,9 +80,12 @@ class MarginWeights(Augmented):
             return A, cost, self._rest(z, target, point)[1]
 
         here, there = derivatives(jnp.zeros_like(z[site])), derivatives(2 * z[site] + 1)
-        whats = ("the scores of its margin factors must be affine in it", "their cost must not depend on it")
-        whats += ("its prior must be Normal or MultivariateNormal",)
-        for what, a, b in zip(whats, here, there, strict=True):
+        wanted = [
+            "the scores of its margin factors must be affine in it",
+            "the cost of its margin factors must not depend on it",
+            "its prior must be Normal or MultivariateNormal",
+        ]
+        for what, a, b in zip(wanted, here, there, strict=True):
             if not np.allclose(a, b, rtol=1e-2, atol=1e-3 * np.abs(a).max()):
                 raise ValueError(
                     f"site {site!r} is not conditionally Gaussian given the augmentation: {what}; use NUTS for it"

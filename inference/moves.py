@@ -7,7 +7,7 @@ with the current sites in front: for ``def program(X, y, *, cost=1.0)`` a condit
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +17,7 @@ from numpyro.distributions import Distribution
 from ..models import InformationNormal
 from .target import Sites, Target
 
-Conditionals = Distribution | dict[str, Distribution]
+Conditionals: TypeAlias = Distribution | dict[str, Distribution]
 """What a conditional returns: one Distribution, or one per site where the move owns several."""
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import jax
+import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from ..models import HingeOmega, InformationNormal, svm
@@ -18,8 +19,8 @@ from .target import Sites
 def rows(X: ArrayLike, y: ArrayLike, ell: ArrayLike, intercept: bool) -> tuple[jax.Array, jax.Array]:
     """``zeta_i = tau_i - a_i'eta`` with ``a_i = y_i x_i`` and ``tau_i = ell``."""
     X = check_features(X, intercept=intercept)
-    A = columnwise((2 * y - 1)[:, None] * X)
-    return A, jax.numpy.full(len(X), ell, A.dtype)
+    sign = 2 * jnp.asarray(y) - 1
+    return columnwise(sign[:, None] * X), jnp.full(len(X), ell, X.dtype)
 
 
 def omega_given_eta(z: Sites, X, y, *, cost, ell, prior_scale, intercept) -> HingeOmega:

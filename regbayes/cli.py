@@ -309,7 +309,7 @@ def _format(table: Any) -> str:
     return _table(["quantity", *columns], rows)
 
 
-def _print_accuracy(limit: type, eta: Any, train: tuple, test: tuple) -> None:
+def _print_accuracy(limit: Any, eta: Any, train: tuple, test: tuple) -> None:
     """The vote of the draws ``eta`` (S, d) beside the small-variance limit, on held-out data."""
     import numpy as np
 
@@ -327,10 +327,10 @@ def _draw_plots(dt: Any, train: tuple, out: pathlib.Path) -> list[tuple[pathlib.
     from .diagnostics import plot_decision, plot_posterior, plot_trace
 
     eta = dt["posterior"]["eta"].to_numpy()
-    plots = {
+    plots: dict[str, tuple[Any, str]] = {
         "trace.png": (plot_trace(dt), "trace and ranks of the log joint"),
         "decision.png": (
-            plot_decision(eta.reshape(-1, 2), *train).get_figure(root=True),
+            plot_decision(eta.reshape(-1, 2), *train).figure,
             "decision regions and how sure they are",
         ),
         "weights.png": (plot_posterior(dt, "eta"), "posterior of the weights"),
