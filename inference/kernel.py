@@ -79,6 +79,7 @@ class MoveKernel(MCMCKernel):
         self.name = name or _program_name(model)
         self._has_deterministic = False
         self._sample_fn: Callable | None = None  # MCMC calls `init` while this is None
+        self._init_fn: tuple[list[Any], Callable] = ([], self._init_one)
 
     @property
     def model(self) -> Callable:
@@ -99,8 +100,18 @@ class MoveKernel(MCMCKernel):
         target = self.target(model_args, model_kwargs)
         self.check(target, init_params)
         self._sample_fn = self._sweep
-        init_one = functools.partial(self._init_one, target)
+        init_one = self._compiled_init(target)
         return init_one(rng_key, init_params) if is_prng_key(rng_key) else jax.vmap(init_one)(rng_key, init_params)
+
+    def _compiled_init(self, target: Target) -> Callable:
+        """:meth:`_init_one` compiled for the target, once for the chains that run in sequence on the same data."""
+        leaves = jax.tree.leaves((target.args, target.kwargs))
+        known, init_one = self._init_fn
+        if len(known) != len(leaves) or any(a is not b for a, b in zip(known, leaves, strict=True)):
+            init_one = jax.jit(functools.partial(self._init_one, target))
+            if all(is_concrete(leaf) for leaf in leaves):  # a traced value must not outlive its trace
+                self._init_fn = leaves, init_one
+        return init_one
 
     def _init_one(self, target: Target, rng_key: jax.Array, init_params: Sites | None) -> KernelState:
         rng_key, key_prior, *keys = random.split(rng_key, 2 + len(self.moves))
@@ -161,7 +172,7 @@ class MoveKernel(MCMCKernel):
 
     def wrap_model(self, wrapper: Callable) -> "MoveKernel":
         kernel = copy.copy(self)
-        kernel._model, kernel._sample_fn = wrapper(self._model), None
+        kernel._model, kernel._sample_fn, kernel._init_fn = wrapper(self._model), None, ([], kernel._init_one)
         return kernel
 
     def get_constrain_fn(self, model_args, model_kwargs) -> Callable:
@@ -188,7 +199,7 @@ class MoveKernel(MCMCKernel):
         return text + (", OVERFLOW" if state.overflow else "")
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_sample_fn": None}
+        return {**self.__dict__, "_sample_fn": None, "_init_fn": ([], self._init_one)}
 
 
 def _program_name(model: Callable) -> str:

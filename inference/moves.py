@@ -98,7 +98,8 @@ class Conditional(Move):
 
     >>> import jax.numpy as jnp
     >>> import numpyro
-    >>>     >>> from regbayes.inference import Conditional, MoveKernel
+    >>> import numpyro.distributions as dist
+    >>> from regbayes.inference import Conditional, MoveKernel
     >>> def program(x):
     ...     mu = numpyro.sample("mu", dist.Normal(0.0, 1.0))
     ...     numpyro.sample("x", dist.Normal(mu, 1.0).expand([len(x)]).to_event(1), obs=x)

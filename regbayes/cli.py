@@ -280,11 +280,10 @@ def _folder(out: pathlib.Path) -> pathlib.Path:
 
 
 def _set_devices(num_chains: int) -> None:
-    """Ask XLA for a host device per chain, as far as there are cores; it listens only before JAX starts."""
+    """Ask XLA for a host device per chain; it listens only before JAX starts."""
     flags = os.environ.get("XLA_FLAGS", "")
     if DEVICES not in flags:
-        count = min(num_chains, os.cpu_count() or 1)
-        os.environ["XLA_FLAGS"] = f"{flags} {DEVICES}={count}".strip()
+        os.environ["XLA_FLAGS"] = f"{flags} {DEVICES}={num_chains}".strip()
 
 
 def _draw(kernel: Any, data: tuple, seed: int, num_samples: int, num_warmup: int, num_chains: int) -> Any:

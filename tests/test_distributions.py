@@ -116,16 +116,21 @@ def gaussian(d=3, seed=0, batch=()):
 def test_information_normal_is_numpyros_normal_in_double_precision(linear_batch, precision_batch):
     with jax.enable_x64(True):
         linear, precision = gaussian(batch=linear_batch)[0], gaussian(batch=precision_batch)[1]
-        law = InformationNormal(linear, precision)
         mean = np.linalg.solve(precision, linear[..., None])[..., 0]
-        peer = dist.MultivariateNormal(mean, precision_matrix=precision)
-        values = np.random.default_rng(1).normal(size=(5, *peer.batch_shape, 3))
-        np.testing.assert_allclose(law.log_prob(values), peer.log_prob(values), rtol=1e-10, atol=1e-10)
-        np.testing.assert_allclose(law.mean, mean, rtol=1e-10, atol=1e-12)
-        assert law.batch_shape == peer.batch_shape
-        assert law.event_shape == peer.event_shape
-        assert law.mean.shape == peer.mean.shape
-        assert law.sample(random.key(0), (7,)).shape == (7, *peer.batch_shape, 3)
+        values = np.random.default_rng(1).normal(size=(5, *mean.shape))
+
+        @jax.jit
+        def run(linear, precision):
+            law, peer = InformationNormal(linear, precision), dist.MultivariateNormal(mean, precision_matrix=precision)
+            assert law.batch_shape == peer.batch_shape == mean.shape[:-1]
+            assert law.event_shape == peer.event_shape == (3,)
+            assert law.sample(random.key(0), (7,)).shape == (7, *mean.shape)
+            return law.mean, law.log_prob(values), peer.log_prob(values)
+
+        claimed, log_prob, wanted = run(linear, precision)
+        assert claimed.shape == mean.shape
+        np.testing.assert_allclose(claimed, mean, rtol=1e-10, atol=1e-12)
+        np.testing.assert_allclose(log_prob, wanted, rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize(
@@ -138,12 +143,13 @@ def test_information_normal_is_numpyros_normal_in_double_precision(linear_batch,
     ],
     ids=str,
 )
-def test_information_normal_has_the_covariance_of_numpyros_normal(linear_batch, precision_batch):
+def test_information_normal_has_the_inverse_precision_as_its_covariance(linear_batch, precision_batch):
     with jax.enable_x64(True):
         linear, precision = gaussian(batch=linear_batch)[0], gaussian(batch=precision_batch)[1]
-        law = InformationNormal(linear, precision)
-        peer = dist.MultivariateNormal(jnp.zeros_like(linear), precision_matrix=precision)
-        for claimed, wanted in ((law.covariance_matrix, peer.covariance_matrix), (law.variance, peer.variance)):
+        law = jax.jit(InformationNormal)(linear, precision)
+        covariance = np.broadcast_to(np.linalg.inv(precision), (*law.batch_shape, 3, 3))
+        variance = np.diagonal(covariance, axis1=-2, axis2=-1)
+        for claimed, wanted in ((law.covariance_matrix, covariance), (law.variance, variance)):
             assert claimed.shape == wanted.shape
             np.testing.assert_allclose(claimed, wanted, rtol=1e-9, atol=1e-12)
 
@@ -219,6 +225,7 @@ def test_information_normal_refuses_an_indefinite_precision_when_validated():
 def test_information_normal_maps_over_batches_like_single_laws():
     linear, precision = gaussian(batch=(4,))
     with jax.enable_x64(True):
-        log_prob = jax.vmap(lambda h, P: InformationNormal(h, P).log_prob(jnp.ones(3)))(linear, precision)
-        single = [InformationNormal(h, P).log_prob(jnp.ones(3)) for h, P in zip(linear, precision, strict=True)]
+        log_prob = jax.jit(lambda h, P: InformationNormal(h, P).log_prob(jnp.ones(3)))
+        single = [log_prob(h, P) for h, P in zip(linear, precision, strict=True)]
+        log_prob = jax.vmap(log_prob)(linear, precision)
         np.testing.assert_allclose(log_prob, single, rtol=1e-12)

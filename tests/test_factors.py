@@ -89,6 +89,16 @@ def log_p(program, sites=None, *args):
     return jax.jit(lambda sites: log_density(program, args, {}, sites)[0])(sites or {})
 
 
+def draw(program, *args):
+    """The latent sites of a run of the program."""
+
+    def run():
+        sites = trace(seed(program, 1)).get_trace(*args)
+        return {k: site["value"] for k, site in sites.items() if site["type"] == "sample" and not site["is_observed"]}
+
+    return jax.jit(run)()
+
+
 def site_names(program, *args):
     return list(trace(seed(program, 0)).get_trace(*args))
 
@@ -140,8 +150,8 @@ def test_integrating_omega_out_gives_the_marginal_factor(case, index):
 @pytest.mark.parametrize("case", CASES)
 def test_omega_and_factor_make_the_scale_mixture(case):
     program, _ = make(case)
-    sites = trace(seed(augment(program), 0)).get_trace()
-    zeta, omega = np.asarray(sites["margin"]["infer"]["margin"]["zeta"]), np.asarray(sites["margin_omega"]["value"])
+    zeta = np.asarray(trace(program).get_trace()["margin"]["infer"]["margin"]["zeta"])
+    omega = np.asarray(draw(augment(program))["margin_omega"])
     mixture = -((omega + COST * zeta) ** 2) / (2 * omega) - np.log(2 * np.pi * omega) / 2
     assert omega.shape == zeta.shape
     np.testing.assert_allclose(log_p(augment(program), {"margin_omega": omega}), mixture.sum(), rtol=1e-12)
@@ -338,8 +348,7 @@ def test_two_classes_with_opposite_scores_are_the_binary_hinge():
 def test_gradients_are_those_of_finite_differences(name, reading):
     program, y, shape = PROGRAMS[name]
     program = augment(program) if reading == "augmented" else program
-    sites = trace(seed(program, 1)).get_trace(X, y)
-    sites = {k: site["value"] for k, site in sites.items() if site["type"] == "sample" and not site["is_observed"]}
+    sites = draw(program, X, y)
 
     def density(eta):
         return log_p(program, {**sites, "eta": eta}, X, y)
@@ -376,7 +385,8 @@ def test_gradients_are_finite_everywhere_also_on_the_kinks(name, eta):
 def test_without_labels_the_programs_predict(program, options, eta_shape, sites, intercept):
     eta = np.random.default_rng(5).normal(size=(4, *eta_shape, 2 + intercept))
     new = X[:5]
-    found = Predictive(functools.partial(program, intercept=intercept), {"eta": eta})(random.key(0), new, **options)
+    bound = functools.partial(program, intercept=intercept)
+    found = Predictive(bound, {"eta": eta}, parallel=True)(random.key(0), new, **options)
     assert {name: value.shape for name, value in found.items()} == {k: (4, 5, *v) for k, v in sites.items()}
     inputs = np.concatenate([new, np.ones((5, 1))], 1) if intercept else new
     scores = np.einsum("nd,s...d->sn...", inputs, eta)
@@ -384,7 +394,7 @@ def test_without_labels_the_programs_predict(program, options, eta_shape, sites,
     if program is not svr:
         labels = scores.argmax(-1) if eta_shape else scores > 0
         np.testing.assert_array_equal(found["y"], labels)
-    prior = Predictive(functools.partial(program, intercept=intercept), num_samples=3)(random.key(0), new, **options)
+    prior = Predictive(bound, num_samples=3, parallel=True)(random.key(0), new, **options)
     assert prior["eta"].shape == (3, *eta_shape, 2 + intercept)
     assert set(prior) == {"eta", *sites}
 
