@@ -97,15 +97,6 @@ def test_graph_without_graphviz(tmp_path, monkeypatch, capsys):
     assert not path.exists()
 
 
-@pytest.mark.skipif(shutil.which("dot") is None, reason="needs Graphviz")
-@pytest.mark.parametrize("suffix", ["png", "svg"])
-def test_graph(suffix, tmp_path):
-    pytest.importorskip("graphviz")
-    path = tmp_path / f"graph.{suffix}"
-    assert main(["show", "svm", "--graph", str(path)]) == 0
-    assert path.stat().st_size > 100
-
-
 def test_graph_is_the_program_s(tmp_path, monkeypatch, capsys):
     """What would be rendered, without the program that renders."""
     graphviz = pytest.importorskip("graphviz")
@@ -145,13 +136,12 @@ def test_demo_writes_plots_and_prints_a_table(tmp_path, capsys, recwarn):
 @pytest.mark.parametrize(
     ("flags", "expected"),
     [
-        (None, "--xla_force_host_platform_device_count=2"),
-        ("--xla_foo=1", "--xla_foo=1 --xla_force_host_platform_device_count=2"),
+        (None, "--xla_force_host_platform_device_count=4"),
+        ("--xla_foo=1", "--xla_foo=1 --xla_force_host_platform_device_count=4"),
         ("--xla_force_host_platform_device_count=7", "--xla_force_host_platform_device_count=7"),
     ],
 )
 def test_devices_respect_the_user_s_flags(flags, expected, monkeypatch):
-    monkeypatch.setattr(os, "cpu_count", lambda: 2)
     monkeypatch.delenv("XLA_FLAGS")
     if flags is not None:
         monkeypatch.setenv("XLA_FLAGS", flags)

@@ -80,7 +80,8 @@ def test_fit_rows_is_stationary_in_its_mean_and_covariance(case):
 @pytest.mark.parametrize(("cost", "prior_precision", "shift"), [(0.3, 1.0, 0.0), (2.0, 0.1, 2.0), (20.0, 1.0, 0.5)])
 def test_fit_rows_in_one_dimension_is_the_gaussian_nearest_to_the_posterior(cost, prior_precision, shift):
     A, tau = make_rows(8, 1, seed=1, shift=shift)
-    nodes, weights = np.polynomial.hermite_e.hermegauss(400)
+    nodes = np.linspace(-9, 9, 3001)
+    weights = stats.norm.pdf(nodes)
 
     def objective(parameters):
         w = parameters[0] + np.exp(parameters[1]) * nodes
@@ -90,7 +91,7 @@ def test_fit_rows_in_one_dimension_is_the_gaussian_nearest_to_the_posterior(cost
     best = optimize.minimize(objective, [0.0, -1.0], method="Nelder-Mead", options={"xatol": 1e-8, "fatol": 1e-12})
     assert best.success
     with jax.enable_x64(True):
-        m, root = jax.jit(fit_rows)(A, tau, cost, prior_precision)
+        m, root = map(np.asarray, jax.jit(fit_rows)(A, tau, cost, prior_precision))
     deviation = np.exp(best.x[1])
     assert float(root[0, 0]) == pytest.approx(deviation, rel=CLOSE)
     assert float(m[0]) == pytest.approx(best.x[0], abs=CLOSE * deviation)
@@ -136,10 +137,10 @@ def test_fit_classes_lies_over_the_posterior(cost):
     mean = (w @ p) / p.sum()
     deviation = np.sqrt((w - mean) ** 2 @ p / p.sum())
     with jax.enable_x64(True):
-        m, root = jax.jit(fit_classes, static_argnums=2)(X, y, 2, cost, 1.0, 1.0)
+        m, root = map(np.asarray, jax.jit(fit_classes, static_argnums=2)(X, y, 2, cost, 1.0, 1.0))
     contrast = np.array([-1.0, 1.0])
     assert abs(float(contrast @ m) - mean) < deviation
-    assert 0.5 < np.linalg.norm(contrast @ root) / deviation < 2
+    assert 1 / 3 < np.linalg.norm(contrast @ root) / deviation < 3
 
 
 SPOIL = {
@@ -177,9 +178,9 @@ def test_fits_are_finite_in_single_precision(single_precision_fits, kind, cost, 
     assert jnp.isfinite(m).all()
     assert jnp.isfinite(root).all()
     assert (jnp.diagonal(root) > 0).all()
-    # The posterior is no wider than the prior, and data that say nothing leave the prior.
-    assert (jnp.linalg.norm(root, axis=1) < 1.01).all()
-    if spoil == "only zeros":
+    if kind == "rows":  # no wider than the prior
+        assert (np.linalg.norm(root, axis=1) < 1 + CLOSE).all()
+    if spoil == "only zeros":  # which say nothing, so the prior is left
         np.testing.assert_allclose(m, 0, atol=1e-6)
         np.testing.assert_allclose(root, np.eye(len(m)), atol=1e-6)
 
@@ -194,7 +195,8 @@ def test_the_multiclass_loss_is_one_hinge_in_the_score_of_one_class(num_classes,
     scores, y = rng.normal(size=(12, num_classes)), np.arange(12) % num_classes
 
     def loss(scores):
-        return np.array([max(s[j] + ell * (j != t) for j in range(num_classes)) - s[t] for s, t in zip(scores, y)])
+        margins = scores + ell * (np.arange(num_classes) != y[:, None])
+        return np.array([max(row) - s[t] for row, s, t in zip(margins, scores, y, strict=True)])
 
     for k in range(num_classes):
         sgn, tau = class_rows(scores, y, k, ell)
