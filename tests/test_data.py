@@ -183,16 +183,14 @@ def plain(name, labels):
 
 ODD = {
     "integer X": ("as they are", lambda X, y: (X.astype(np.int8), y)),
-    "double precision X": ("as they are", lambda X, y: (X.astype(np.float64), y)),
     "unsigned y": ("two", lambda X, y: (X, y.astype(np.uint8))),
-    "boolean y": ("two", lambda X, y: (X, y.astype(bool))),
+    "double precision X, boolean y": ("two", lambda X, y: (X.astype(np.float64), y.astype(bool))),
     "lists": ("as they are", lambda X, y: (X.tolist(), y.tolist())),
 }
 BROKEN = {
     ("svm", "unsigned y"): "2 y - 1 wraps around in unsigned integers",
-    ("svm", "lists"): "labels that are a list",
     ("multiclass-svm", "lists", "augmentation"): "labels that are a list",
-    ("multiclass-svm", "boolean y", "slice"): "one_hot warns of booleans",
+    ("multiclass-svm", "double precision X, boolean y", "slice"): "one_hot warns of booleans",
 }
 
 

@@ -52,7 +52,11 @@ def test_the_papers_plain_scheme_agrees_with_nuts(name):
 
 
 @pytest.mark.parametrize("kernel", ["augmentation", "slice"])
-@pytest.mark.parametrize("chain_method", ["sequential", "parallel", "vectorized", jax.vmap], ids=str)
+@pytest.mark.parametrize(
+    "chain_method",
+    ["sequential", "parallel", "vectorized", jax.vmap],
+    ids=["sequential", "parallel", "vectorized", "vmap"],
+)
 def test_chain_methods_agree(kernel, chain_method):
     sampler = regbayes.zoo["svm"].kernels[kernel]()
     draws = draw(sampler, data("svm"), num_samples=2000, num_chains=2, chain_method=chain_method, key=5)
