@@ -109,7 +109,9 @@ def _newton(
     def step(carry: tuple) -> tuple:
         i, m, root, P, s, _ = carry
         gradient, hessian = derivatives(m, s)
-        P_new = (P + hessian + prior_precision * jnp.eye(size, dtype=dtype)) / 2
+        # Damped, and more so when half-way steps have not settled: a loose prior lets them cycle.
+        rate = jnp.where(i < 20, 0.5, 0.2)
+        P_new = P + rate * (hessian + prior_precision * jnp.eye(size, dtype=dtype) - P)
         root_new = _inverse_root(P_new)
         white = -root_new.T @ (gradient + prior_precision * m)
         shift = root_new @ white

@@ -11,7 +11,7 @@ import jax
 from jax.typing import ArrayLike
 
 from ..models import HingeOmega, InformationNormal, multiclass_svm
-from ..models.data import check_features
+from ..models.data import check_features, check_labels
 from .augmentation import class_rows, columnwise, weight_information
 from .fits import fit_classes
 from .kernel import MoveKernel
@@ -25,6 +25,7 @@ def rows(
 ) -> tuple[jax.Array, jax.Array]:
     """``zeta_i = tau_i - a_i'eta_k`` with ``a_i = +-x_i``, given the other classes' weights; ``eta[k]`` is not read."""
     X = check_features(X, intercept=intercept)
+    y, _ = check_labels(y, len(X), num_classes=len(eta))
     sgn, tau = class_rows(X @ eta.T, y, k, ell)
     return columnwise(sgn[:, None] * X), tau
 
@@ -46,7 +47,8 @@ def eta_given_omega(
 def eta_fit(z: Sites, X, y, *, num_classes, cost, ell, prior_scale, intercept) -> tuple[jax.Array, jax.Array]:
     """The Gaussian fit of the posterior of all classes' weights."""
     X = check_features(X, intercept=intercept)
-    return fit_classes(X, y, z["eta"].shape[0], cost, ell, prior_scale**-2.0)
+    y, num_classes = check_labels(y, len(X), num_classes=len(z["eta"]))
+    return fit_classes(X, y, num_classes, cost, ell, prior_scale**-2.0)
 
 
 COVERED_BY = "tests/test_svm_posteriors.py::test_kernels_agree_with_nuts"

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from ..models import HingeOmega, InformationNormal, svm
-from ..models.data import check_features
+from ..models.data import check_features, check_labels
 from .augmentation import columnwise, weight_information
 from .fits import fit_rows
 from .kernel import MoveKernel
@@ -19,7 +19,8 @@ from .target import Sites
 def rows(X: ArrayLike, y: ArrayLike, ell: ArrayLike, intercept: bool) -> tuple[jax.Array, jax.Array]:
     """``zeta_i = tau_i - a_i'eta`` with ``a_i = y_i x_i`` and ``tau_i = ell``."""
     X = check_features(X, intercept=intercept)
-    sign = 2 * jnp.asarray(y) - 1
+    y, _ = check_labels(y, len(X), num_classes=2)
+    sign = 2 * y - 1
     return columnwise(sign[:, None] * X), jnp.full(len(X), ell, X.dtype)
 
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from ..models import HingeOmega, InformationNormal, svr
-from ..models.data import check_features
+from ..models.data import check_features, check_targets
 from .augmentation import columnwise, weight_information
 from .fits import fit_rows
 from .kernel import MoveKernel
@@ -19,7 +19,7 @@ from .target import Sites
 def rows(X: ArrayLike, y: ArrayLike, epsilon: ArrayLike, intercept: bool) -> tuple[jax.Array, jax.Array]:
     """Two hinges per datum: ``(y - epsilon) - eta'x`` below the tube and ``-(y + epsilon) + eta'x`` above it."""
     X = check_features(X, intercept=intercept)
-    y = jnp.asarray(y, X.dtype)
+    y = check_targets(y, len(X))
     return columnwise(jnp.concatenate([X, -X])), jnp.concatenate([y - epsilon, -y - epsilon])
 
 

@@ -23,10 +23,9 @@ def check_positive(*, strict: bool = True, **values: ArrayLike) -> None:
     for name, value in values.items():
         if not is_concrete(value):
             continue
-        try:
-            array = np.asarray(value, dtype=float)
-        except (TypeError, ValueError):
-            raise ValueError(f"{name} must be a number, found {value!r}") from None
+        array = np.asarray(value)
+        if not np.issubdtype(array.dtype, np.floating) and not np.issubdtype(array.dtype, np.integer):
+            raise ValueError(f"{name} must be a number, found {value!r}")
         bad = ~np.isfinite(array) | ((array <= 0) if strict else (array < 0))
         if bad.any():
             kind = "positive" if strict else "non-negative"
@@ -35,7 +34,7 @@ def check_positive(*, strict: bool = True, **values: ArrayLike) -> None:
 
 def check_features(X: ArrayLike, *, intercept: bool = False) -> jax.Array:
     """``X`` as a finite, non-empty (n, d) array of floats, with a constant 1 appended for an intercept."""
-    shape = np.shape(X)
+    shape = _shape("X", X)
     if len(shape) != 2:
         raise ValueError(f"X must have shape (n, d), found shape {shape}; one row per datum")
     if 0 in shape:
@@ -46,8 +45,15 @@ def check_features(X: ArrayLike, *, intercept: bool = False) -> jax.Array:
     return jnp.concatenate([X, jnp.ones_like(X[:, :1])], axis=1) if intercept else X
 
 
+def check_num_classes(num_classes: int | None) -> None:
+    """Refuse a number of classes that is not a whole number of at least 2; None stands for not given."""
+    if num_classes is not None and (not isinstance(num_classes, int | np.integer) or num_classes < 2):
+        raise ValueError(f"num_classes must be an integer of at least 2, found {num_classes!r}")
+
+
 def check_labels(y: ArrayLike, n: int, num_classes: int | None = None) -> tuple[jax.Array, int]:
     """``y`` as (n,) integers in ``0..L-1`` and ``L``; without ``num_classes`` every class must occur."""
+    check_num_classes(num_classes)
     _check_length("y", y, n)
     if not (np.issubdtype(_dtype(y), np.integer) or _dtype(y) == np.bool_):
         raise ValueError(f"y must hold integer labels 0..L-1, found dtype {_dtype(y)}; encode the classes as integers")
@@ -86,13 +92,23 @@ def _dtype(value: ArrayLike) -> np.dtype:
 
 def _as_float(value: ArrayLike) -> jax.Array:
     """In the array's own float type, which JAX cuts to single precision unless it is told otherwise."""
-    value = jnp.asarray(value)
-    return value if jnp.issubdtype(value.dtype, jnp.floating) else value.astype(jnp.result_type(float))
+    with np.errstate(over="ignore"):  # what single precision cannot hold becomes infinite, and is refused as such
+        value = jnp.asarray(value)
+    wide = value.dtype in (jnp.float32, jnp.float64)
+    return value if wide else value.astype(jnp.result_type(float))
+
+
+def _shape(name: str, value: ArrayLike) -> tuple[int, ...]:
+    try:
+        return np.shape(value)
+    except ValueError:
+        raise ValueError(f"{name} must be a rectangular array, found rows of different lengths") from None
 
 
 def _check_length(name: str, value: ArrayLike, n: int) -> None:
-    if np.shape(value) != (n,):
-        raise ValueError(f"{name} must have shape ({n},), one entry per row of X, found shape {np.shape(value)}")
+    shape = _shape(name, value)
+    if shape != (n,):
+        raise ValueError(f"{name} must have shape ({n},), one entry per row of X, found shape {shape}")
 
 
 def _check_numeric(name: str, value: ArrayLike) -> None:

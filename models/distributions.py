@@ -2,11 +2,14 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax, random
 from jax.typing import ArrayLike
 from numpyro.distributions import constraints
 from numpyro.distributions.distribution import Distribution
 from numpyro.distributions.util import validate_sample
+
+from .data import is_concrete
 
 
 class HingeOmega(Distribution):
@@ -81,17 +84,21 @@ class InformationNormal(Distribution):
     [0.5, 0.0]
     """
 
-    arg_constraints = {"linear": constraints.real_vector, "precision": constraints.positive_definite}
+    arg_constraints = {"linear": constraints.real_vector, "precision": constraints.independent(constraints.real, 2)}
     support = constraints.real_vector
     pytree_data_fields = ("linear", "precision", "_scale", "_cholesky")
 
     def __init__(self, linear: ArrayLike, precision: ArrayLike, *, validate_args: bool | None = None) -> None:
-        self.linear, self.precision = jnp.asarray(linear), jnp.asarray(precision)
+        dtype = jnp.result_type(float, linear, precision)
+        self.linear, self.precision = jnp.asarray(linear, dtype), jnp.asarray(precision, dtype)
         diagonal = jnp.diagonal(self.precision, axis1=-2, axis2=-1)
         self._scale = lax.rsqrt(diagonal)
         self._cholesky = jnp.linalg.cholesky(self.precision * self._scale[..., None] * self._scale[..., None, :])
         batch_shape = lax.broadcast_shapes(self.linear.shape[:-1], self.precision.shape[:-2])
         super().__init__(batch_shape, self.linear.shape[-1:], validate_args=validate_args)
+        # Only when asked: a sampler must be able to survive a factorisation that fails in single precision.
+        if validate_args and is_concrete(self._cholesky) and not np.isfinite(np.asarray(self._cholesky)).all():
+            raise ValueError("precision must be positive definite, found a matrix without a Cholesky factor")
 
     def _solve(self, vector: jax.Array, transpose: bool) -> jax.Array:
         cholesky = jnp.broadcast_to(self._cholesky, vector.shape[:-1] + self._cholesky.shape[-2:])
@@ -126,7 +133,8 @@ class InformationNormal(Distribution):
             self._cholesky, jnp.broadcast_to(eye, self._cholesky.shape), left_side=True, lower=True
         )
         root = inverse * self._scale[..., None, :]
-        return jnp.swapaxes(root, -1, -2) @ root
+        covariance = jnp.swapaxes(root, -1, -2) @ root
+        return jnp.broadcast_to(covariance, self.batch_shape + covariance.shape[-2:])
 
     @property
     def variance(self) -> jax.Array:

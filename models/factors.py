@@ -16,13 +16,14 @@ from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 import numpyro
 from jax.typing import ArrayLike
 from numpyro.distributions.distribution import Unit
 from numpyro.handlers import scale
 from numpyro.primitives import Messenger
 
-from .data import check_positive
+from .data import check_positive, is_concrete
 from .distributions import HingeOmega
 
 MARGIN = "margin"
@@ -49,8 +50,9 @@ def hinge(name: str, f: ArrayLike, y: ArrayLike, *, cost: ArrayLike = 1.0, ell: 
     ...     hinge("margin", X @ eta, 2 * y - 1, cost=1.0)
     """
     check_positive(cost=cost, ell=ell)
-    _check_broadcast(name, f=f, y=y)
-    _factor(name, ell - y * jnp.asarray(f), cost)
+    f, y = jnp.asarray(f), jnp.asarray(y)
+    _check_broadcast(name, f=f, y=y, cost=cost, ell=ell)
+    _factor(name, ell - y * f, cost)
 
 
 def multiclass_hinge(
@@ -84,10 +86,13 @@ def multiclass_hinge(
     -1.0
     """
     check_positive(cost=cost, ell=ell)
+    _check_range(name, y, jnp.shape(scores)[-1])
     scores, y = jnp.asarray(scores), jnp.asarray(y)
-    _check_broadcast(name, scores=scores[..., 0], y=y)
+    competitors = jnp.asarray(True if competitors is None else competitors)
+    _check_broadcast(name, scores=scores[..., 0], y=y, cost=cost, ell=ell)
+    _check_broadcast(name, scores=scores, competitors=competitors)
     own = jnp.arange(scores.shape[-1]) == y[..., None]
-    rivals = ~own if competitors is None else ~own & competitors
+    rivals = ~own & competitors
     rival = jnp.max(jnp.where(rivals, scores, -jnp.inf), axis=-1)
     # Without a rival the loss is 0; a finite stand-in keeps gradients and omega free of infinities.
     rival = jnp.where(jnp.any(rivals, axis=-1), rival, 0.0)
@@ -118,8 +123,9 @@ def epsilon_insensitive(
     """
     check_positive(cost=cost)
     check_positive(strict=False, epsilon=epsilon)
-    _check_broadcast(name, f=f, y=y)
-    residual = jnp.asarray(f) - y
+    f, y = jnp.asarray(f), jnp.asarray(y)
+    _check_broadcast(name, f=f, y=y, cost=cost, epsilon=epsilon)
+    residual = f - y
     _factor(name, jnp.stack([residual - epsilon, -residual - epsilon], axis=-1), cost, event_dim=1)
 
 
@@ -191,3 +197,10 @@ def _check_broadcast(name: str, **arrays: ArrayLike) -> None:
     except ValueError:
         found = " and ".join(f"{key} of shape {shape}" for key, shape in zip(arrays, shapes, strict=True))
         raise ValueError(f"factor {name!r}: found {found}; give one value per datum in each") from None
+
+
+def _check_range(name: str, y: ArrayLike, num_classes: int) -> None:
+    if is_concrete(y) and np.size(y):
+        low, high = np.min(np.asarray(y)), np.max(np.asarray(y))  # NumPy's: JAX would trace them under jit
+        if low < 0 or high >= num_classes:
+            raise ValueError(f"factor {name!r}: found y from {low} to {high}; labels must lie in 0..{num_classes - 1}")

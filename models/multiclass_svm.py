@@ -15,7 +15,7 @@ import numpyro
 import numpyro.distributions as dist
 from jax.typing import ArrayLike
 
-from .data import check_features, check_labels, check_positive
+from .data import check_features, check_labels, check_num_classes, check_positive
 from .factors import multiclass_hinge
 
 
@@ -59,6 +59,7 @@ def multiclass_svm(
         y, num_classes = check_labels(y, len(X), num_classes)
     elif num_classes is None:
         raise ValueError("num_classes must be given to predict without y, found None")
+    check_num_classes(num_classes)
     eta = numpyro.sample("eta", dist.Normal(0.0, prior_scale).expand([num_classes, X.shape[1]]).to_event(2))
     scores = X @ eta.T
     if y is None:

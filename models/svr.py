@@ -48,6 +48,7 @@ def svr(
     """
     X = check_features(X, intercept=intercept)
     check_positive(cost=cost, prior_scale=prior_scale)
+    check_positive(strict=False, epsilon=epsilon)
     eta = numpyro.sample("eta", dist.Normal(0.0, prior_scale).expand([X.shape[1]]).to_event(1))
     f = X @ eta
     if y is None:
