@@ -6,8 +6,8 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 # mypy cannot follow setuptools' package-dir mapping, so it reads the same tree through links.
 TYPED := $(VENV)/typed/regbayes
-# Compilation keeps one core busy: a worker for each of two. A file's tests share what they compile.
-WORKERS := --numprocesses 2 --dist loadfile
+# Compilation keeps one core busy: a worker for each of two.
+WORKERS := --numprocesses 2 --dist worksteal
 SUBPACKAGES := datasets diagnostics inference models
 
 .PHONY: help demo test test-slow lint format bench notebooks clean

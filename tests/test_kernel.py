@@ -1,5 +1,6 @@
 """The kernel contract: wrong moves are caught, misfits are refused, a user's own program runs."""
 
+import argparse
 import functools
 import pathlib
 import runpy
@@ -229,3 +230,12 @@ def test_the_hierarchical_example_agrees_with_nuts():
     nuts, blocks = (mcmc.get_samples(group_by_chain=True) for mcmc in draws.values())
     for site in ("prior_scale", "eta"):
         assert np.abs(z_scores(nuts[site], blocks[site])).max() < MAX_Z
+
+
+@pytest.mark.slow
+def test_the_hierarchical_example_runs_as_a_script(capsys):
+    example = runpy.run_path(str(EXAMPLES / "hierarchical_svm.py"))
+    example["main"](argparse.Namespace(num_warmup=50, num_samples=50, num_chains=1, seed=0))
+    out = capsys.readouterr().out
+    assert "conformance of hierarchical_svm" in out
+    assert out.count("prior_scale") == 2

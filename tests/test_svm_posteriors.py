@@ -34,14 +34,21 @@ def draw(kernel, args, *, num_samples, num_warmup=200, num_chains=4, chain_metho
 
 
 @functools.cache
-def nuts(name):
-    return draw(NUTS(regbayes.zoo[name].program), data(name), num_samples=2000, num_warmup=500, key=1)
+def nuts(name, num_samples=1000):
+    return draw(NUTS(regbayes.zoo[name].program), data(name), num_samples=num_samples, num_warmup=300, key=1)
 
 
 @pytest.mark.parametrize(("name", "kernel"), KERNELS)
 def test_kernels_agree_with_nuts(name, kernel):
     draws = draw(regbayes.zoo[name].kernels[kernel](), data(name), num_samples=5000)
     assert np.abs(z_scores(draws, nuts(name))).max() < MAX_Z
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "kernel"), KERNELS)
+def test_kernels_agree_with_nuts_on_many_draws(name, kernel):
+    draws = draw(regbayes.zoo[name].kernels[kernel](), data(name), num_samples=50_000, key=2)
+    assert np.abs(z_scores(draws, nuts(name, 10_000))).max() < MAX_Z
 
 
 @pytest.mark.parametrize("name", NAMES)
