@@ -51,8 +51,8 @@ def to_datatree(
     stats = {_STATS.get(name, name): np.asarray(value) for name, value in fields.items() if np.ndim(value) == 2}
     if "potential_energy" in fields:  # an HMC run: the log joint up to the Jacobian of its transforms
         stats["lp"] = -stats.pop("potential_energy")
-    if np.any(stats.get("overflow", False)):
-        raise ValueError("the buffer was full in some draws, so they are truncated; raise max_clusters and run again")
+    if np.any(getattr(mcmc.last_state, "overflow", False)):
+        raise ValueError("a chain's buffer was full, so its draws are truncated; raise the buffer's size and run again")
     data, settings = _arguments(mcmc)
     groups = {"posterior": posterior, "sample_stats": stats, "constant_data": data}
     attrs = {

@@ -5,7 +5,7 @@ from .fits import fit_classes, fit_rows
 from .kernel import KernelState, MoveKernel
 from .limits import EMSVC, EMSVR, em_step
 from .margin_weights import MarginWeights
-from .moves import Augmented, Conditional, Move
+from .moves import Augmented, CommonShift, Conditional, Move
 from .multiclass_svm import multiclass_svm_augmentation, multiclass_svm_slice
 from .slices import EllipticalSlice, Rescale
 from .svm import svm_augmentation, svm_slice
@@ -16,6 +16,7 @@ __all__ = [
     "EMSVC",
     "EMSVR",
     "Augmented",
+    "CommonShift",
     "Conditional",
     "EllipticalSlice",
     "KernelState",

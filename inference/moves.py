@@ -111,6 +111,7 @@ class Conditional(Move):
     True
     """
 
+    num_keys = 2
     augmentation: Callable[..., Distribution] | None = None
     overrelaxation: float = 0.0
 
@@ -126,8 +127,6 @@ class Conditional(Move):
         if rows and len(self.sites) != 1:
             raise ValueError(f"rows visits the rows of one site, found sites {self.sites}")
         self.conditional, self.rows = conditional, rows
-
-    num_keys = 2
 
     def step(self, keys, z, log_joint, target, tuning):
         if not self.rows:
@@ -212,6 +211,35 @@ class Augmented(Conditional):
         if not 0 <= overrelaxation < 1:
             raise ValueError(f"overrelaxation must lie in [0, 1), found {overrelaxation}")
         self.augmentation, self.overrelaxation = augmentation, overrelaxation
+
+
+class CommonShift(Move):
+    """Redraw the mean of a site's rows, their differences fixed.
+
+    For losses that see only the differences between rows, as between the scores of classes: what is left of the
+    mean's conditional is its prior, and row by row it would hardly ever move.
+
+    :param site: the site, (rows, ...).
+    :param law: ``(z, *args, **kwargs) -> Distribution`` of the mean of the rows, given their differences.
+    """
+
+    def __init__(self, site: str, law: Callable[..., Distribution], *, name: str | None = None) -> None:
+        super().__init__(site, name=name)
+        self.law = law
+
+    def _shifted(self, z: Sites, mean: jax.Array) -> Sites:
+        (site,) = self.sites
+        return {**z, site: z[site] + (mean - z[site].mean(0))}
+
+    def step(self, keys, z, log_joint, target, tuning):
+        return self._shifted(z, target.call(self.law, {**target.given, **z}).sample(keys[0])), None
+
+    def discrepancies(self, key, z, target, tuning):
+        """As for a conditional, with two means of the rows for the two values."""
+        law = target.call(self.law, {**target.given, **z})
+        a, b = z[self.sites[0]].mean(0), law.sample(key)
+        actual = target.log_joint(self._shifted(z, a)) - target.log_joint(self._shifted(z, b))
+        return (law.log_prob(a) - law.log_prob(b))[None], actual[None]
 
 
 def _block(z: Sites, sites: Sequence[str], k: Any) -> Sites:

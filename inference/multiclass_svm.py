@@ -8,6 +8,7 @@ arg max of every datum and draws all classes at once, which does not leave the t
 from collections.abc import Callable
 
 import jax
+import numpyro.distributions as dist
 from jax.typing import ArrayLike
 
 from ..models import HingeOmega, InformationNormal, multiclass_svm
@@ -15,7 +16,7 @@ from ..models.data import check_features, check_labels
 from .augmentation import class_rows, columnwise, weight_information
 from .fits import fit_classes
 from .kernel import MoveKernel
-from .moves import Augmented, Move
+from .moves import Augmented, CommonShift, Move
 from .slices import EllipticalSlice, Rescale
 from .target import Sites
 
@@ -44,6 +45,12 @@ def eta_given_omega(
     return InformationNormal(*weight_information(A, tau, omega, cost, prior_scale**-2.0))
 
 
+def mean_eta(z: Sites, X, y, *, num_classes, cost, ell, prior_scale, intercept) -> dist.Distribution:
+    """``N(0, nu^2/L I)``: a shift common to all classes changes no loss, so the mean of the rows keeps its prior."""
+    L, d = z["eta"].shape
+    return dist.Normal(0.0, prior_scale / L**0.5).expand([d]).to_event(1)
+
+
 def eta_fit(z: Sites, X, y, *, num_classes, cost, ell, prior_scale, intercept) -> tuple[jax.Array, jax.Array]:
     """The Gaussian fit of the posterior of all classes' weights."""
     X = check_features(X, intercept=intercept)
@@ -61,10 +68,12 @@ def multiclass_svm_augmentation(
 
     :param model: the program, with structural options bound: ``functools.partial(multiclass_svm, num_classes=5)``.
     :param overrelaxation: of each class's draw; 0 for independent ones.
-    :param rescale: add a move of the length of all weights together, their slowest direction.
+    :param rescale: add moves of what is slow class by class: the weights' mean over classes, and their length.
     """
     update = Augmented("eta", omega_given_eta, eta_given_omega, rows=True, overrelaxation=overrelaxation)
-    moves: list[Move] = [update, *([Rescale("eta", covered_by=COVERED_BY)] if rescale else [])]
+    moves: list[Move] = [update]
+    if rescale:
+        moves += [CommonShift("eta", mean_eta), Rescale("eta", covered_by=COVERED_BY)]
     return MoveKernel(model, moves, name="multiclass-svm augmentation")
 
 

@@ -17,9 +17,19 @@ from oracle import MAX_Z, z_scores
 
 import regbayes
 from regbayes.diagnostics import conformance
-from regbayes.inference import Augmented, Conditional, EllipticalSlice, MarginWeights, Move, MoveKernel, Rescale
+from regbayes.inference import (
+    Augmented,
+    CommonShift,
+    Conditional,
+    EllipticalSlice,
+    MarginWeights,
+    Move,
+    MoveKernel,
+    Rescale,
+)
+from regbayes.inference import multiclass_svm as multiclass_moves
 from regbayes.inference import svm as svm_moves
-from regbayes.models import HingeOmega, InformationNormal, epsilon_insensitive, hinge, svm, temper
+from regbayes.models import HingeOmega, InformationNormal, epsilon_insensitive, hinge, multiclass_svm, svm, temper
 
 (X, Y), _ = regbayes.zoo["svm"].example()
 EXAMPLES = pathlib.Path(__file__).parents[1] / "examples"
@@ -43,6 +53,11 @@ def wrong_omega(z, *args, **kwargs):
 class WrongRescale(Rescale):
     def _log_density(self, log_joint, t, size):
         return log_joint + (size - 1) * t
+
+
+class WrongShift(CommonShift):
+    def _shifted(self, z, mean):
+        return {site: value + mean for site, value in z.items()}
 
 
 class WrongSlice(EllipticalSlice):
@@ -69,6 +84,15 @@ def test_a_wrong_move_is_caught(move):
     assert report.max_error > 1e-3
     assert not report.ok
     assert "WRONG" in str(report)
+
+
+def test_a_wrong_shift_is_caught():
+    (X, y), _ = regbayes.zoo["multiclass-svm"].example()
+    law = multiclass_moves.mean_eta
+    assert conformance(MoveKernel(multiclass_svm, [CommonShift("eta", law)]), X, y).ok
+    assert not conformance(MoveKernel(multiclass_svm, [WrongShift("eta", law)]), X, y).ok
+    narrow = CommonShift("eta", lambda z, *args, **kwargs: dist.Normal(0.0, 0.5).expand([2]).to_event(1))
+    assert not conformance(MoveKernel(multiclass_svm, [narrow]), X, y).ok
 
 
 class Unreachable(Move):

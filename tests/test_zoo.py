@@ -151,3 +151,10 @@ def test_sweep_runs_under_scan_and_vmap():
     )
     assert draws.shape == (4, 3, 2)
     assert len(np.unique(draws[..., 0])) == 12
+
+
+def test_truncated_draws_are_not_converted():
+    mcmc = run("svm", "slice")
+    mcmc._last_state = mcmc.last_state._replace(overflow=jnp.array(True))
+    with pytest.raises(ValueError, match="buffer was full"):
+        to_datatree(mcmc)
