@@ -44,7 +44,7 @@ def fit_rows(A: jax.Array, tau: jax.Array, cost: ArrayLike, prior_precision: Arr
         curvature = 2 * cost * jnp.exp(-(ratio**2) / 2) / (jnp.sqrt(2 * jnp.pi) * s)
         return -A.T @ slope, (A.T * curvature) @ A
 
-    return _newton(lambda w: A @ w, spread, derivatives, A.shape[1], prior_precision, A.dtype)
+    return _newton(lambda w: A @ w, spread, derivatives, jnp.abs(tau), A.shape[1], prior_precision)
 
 
 def fit_classes(
@@ -88,23 +88,27 @@ def fit_classes(
     def change(w: jax.Array) -> jax.Array:
         return jnp.max(jnp.abs(X @ w.reshape(L, d).T), axis=1)
 
-    return _newton(change, spread, derivatives, L * d, prior_precision, X.dtype)
+    return _newton(change, spread, derivatives, jnp.full(len(X), ell, X.dtype), L * d, prior_precision)
 
 
 def _newton(
     change: Callable,
     spread: Callable,
     derivatives: Callable,
+    distance: jax.Array,
     size: int,
     prior_precision: ArrayLike,
-    dtype: jnp.dtype,
 ) -> tuple[jax.Array, jax.Array]:
     """Damped Newton steps on the averaged loss, from the prior, until they are small against the fit's own spread.
 
     :param change: by how much a change of the weights changes the scores, (n,).
     :param spread: standard deviation of the scores under a root of the weights' covariance, (n,).
     :param derivatives: gradient and Hessian of the averaged loss, given the mean and the scores' spread.
+    :param distance: of the scores from their kinks at weights 0, (n,): a narrow prior must not hide the kinks.
+    :param size: of the weights.
+    :param prior_precision: of each weight.
     """
+    dtype = distance.dtype
 
     def step(carry: tuple) -> tuple:
         i, m, root, P, s, _ = carry
@@ -130,7 +134,7 @@ def _newton(
     P = prior_precision * jnp.eye(size, dtype=dtype)
     root = jnp.eye(size, dtype=dtype) / jnp.sqrt(prior_precision)
     tiny = jnp.finfo(dtype).tiny ** 0.5  # an input of zeros has no spread
-    start = (0, jnp.zeros(size, dtype), root, P, spread(root) + tiny, jnp.array(False))
+    start = (0, jnp.zeros(size, dtype), root, P, jnp.maximum(spread(root), distance) + tiny, jnp.array(False))
     _, m, root, *_ = lax.while_loop(lambda carry: ~carry[-1] & (carry[0] < MAX_STEPS), step, start)
     return m, root
 
