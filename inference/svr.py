@@ -19,7 +19,7 @@ from .target import Sites
 def rows(X: ArrayLike, y: ArrayLike, epsilon: ArrayLike, intercept: bool) -> tuple[jax.Array, jax.Array]:
     """Two hinges per datum: ``(y - epsilon) - eta'x`` below the tube and ``-(y + epsilon) + eta'x`` above it."""
     X = check_features(X, intercept=intercept)
-    y = check_targets(y, len(X))
+    y = check_targets(y, len(X)).astype(X.dtype)
     return columnwise(jnp.concatenate([X, -X])), jnp.concatenate([y - epsilon, -y - epsilon])
 
 
