@@ -24,5 +24,12 @@ def z_scores(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.stack(rows)
 
 
+def assert_agree(a: np.ndarray, b: np.ndarray) -> None:
+    """Two samplers agree in means and variances; `pytest -rP` shows the largest score."""
+    largest = np.abs(z_scores(a, b)).max()
+    print(f"largest |z| {largest:.2f} of {2 * np.size(a[0, 0])}")
+    assert largest < MAX_Z
+
+
 def _squared_error(draws: np.ndarray) -> np.ndarray:
     return draws.var((0, 1)) / effective_sample_size(draws)
