@@ -3,11 +3,13 @@
 import copy
 import functools
 import inspect
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import random
 from numpyro.handlers import seed, substitute, trace
 from numpyro.infer.gibbs import conditioned, latent_sample_sites, prototype_trace
@@ -79,7 +81,7 @@ class MoveKernel(MCMCKernel):
         self.name = name or _program_name(model)
         self._has_deterministic = False
         self._sample_fn: Callable | None = None  # MCMC calls `init` while this is None
-        self._init_fn: tuple[list[Any], Callable] = ([], self._init_one)
+        self._init_fn: tuple[Any, Callable] | None = None
 
     @property
     def model(self) -> Callable:
@@ -105,13 +107,14 @@ class MoveKernel(MCMCKernel):
 
     def _compiled_init(self, target: Target) -> Callable:
         """:meth:`_init_one` compiled for the target, once for the chains that run in sequence on the same data."""
-        leaves = jax.tree.leaves((target.args, target.kwargs))
-        known, init_one = self._init_fn
-        if len(known) != len(leaves) or any(a is not b for a, b in zip(known, leaves, strict=True)):
-            init_one = jax.jit(functools.partial(self._init_one, target))
-            if all(is_concrete(leaf) for leaf in leaves):  # a traced value must not outlive its trace
-                self._init_fn = leaves, init_one
-        return init_one
+        compiled = jax.jit(functools.partial(self._init_one, target))
+        leaves, tree = jax.tree.flatten((target.args, target.kwargs))
+        if not all(is_concrete(leaf) for leaf in leaves):  # a traced value must not outlive its trace
+            return compiled
+        data = (tree, [_fingerprint(leaf) for leaf in leaves])
+        if self._init_fn is None or self._init_fn[0] != data:
+            self._init_fn = data, compiled
+        return self._init_fn[1]
 
     def _init_one(self, target: Target, rng_key: jax.Array, init_params: Sites | None) -> KernelState:
         rng_key, key_prior, *keys = random.split(rng_key, 2 + len(self.moves))
@@ -172,7 +175,7 @@ class MoveKernel(MCMCKernel):
 
     def wrap_model(self, wrapper: Callable) -> "MoveKernel":
         kernel = copy.copy(self)
-        kernel._model, kernel._sample_fn, kernel._init_fn = wrapper(self._model), None, ([], kernel._init_one)
+        kernel._model, kernel._sample_fn, kernel._init_fn = wrapper(self._model), None, None
         return kernel
 
     def get_constrain_fn(self, model_args, model_kwargs) -> Callable:
@@ -199,7 +202,7 @@ class MoveKernel(MCMCKernel):
         return text + (", OVERFLOW" if state.overflow else "")
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_sample_fn": None, "_init_fn": ([], self._init_one)}
+        return {**self.__dict__, "_sample_fn": None, "_init_fn": None}
 
 
 def _program_name(model: Callable) -> str:
@@ -207,3 +210,8 @@ def _program_name(model: Callable) -> str:
     while not hasattr(model, "__name__"):
         model = getattr(model, "func", None) or getattr(model, "fn", None) or type(model)
     return model.__name__
+
+
+def _fingerprint(leaf: Any) -> tuple[int, int]:
+    """Identity, and for NumPy's arrays, which may change in place, a checksum of the contents."""
+    return id(leaf), zlib.crc32(np.ascontiguousarray(leaf)) if isinstance(leaf, np.ndarray) else 0

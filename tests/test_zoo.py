@@ -158,3 +158,15 @@ def test_truncated_draws_are_not_converted():
     mcmc._last_state = mcmc.last_state._replace(overflow=jnp.array(True))
     with pytest.raises(ValueError, match="buffer was full"):
         to_datatree(mcmc)
+
+
+def test_a_new_start_sees_new_data():
+    (X, y), _ = regbayes.zoo["svm"].example()
+    X, kernel, one = np.array(X), regbayes.zoo["svm"].kernels["slice"](), 2.0
+    starts = [kernel.init(random.key(0), 0, None, (X, y), {"cost": one})]
+    starts.append(kernel.init(random.key(0), 0, None, (X, y), {"ell": one}))
+    X *= 3  # in place: the same object with other contents
+    starts.append(kernel.init(random.key(0), 0, None, (X, y), {"ell": one}))
+    assert len({float(state.log_joint) for state in starts}) == 3
+    expected = kernel.target((X, y), {"ell": one}).log_joint(starts[2].z)
+    assert starts[2].log_joint == pytest.approx(float(expected), rel=1e-5)
