@@ -214,4 +214,4 @@ def _program_name(model: Callable) -> str:
 
 def _fingerprint(leaf: Any) -> tuple[int, int]:
     """Identity, and for NumPy's arrays, which may change in place, a checksum of the contents."""
-    return id(leaf), zlib.crc32(np.ascontiguousarray(leaf)) if isinstance(leaf, np.ndarray) else 0
+    return id(leaf), zlib.crc32(np.ascontiguousarray(leaf).data) if isinstance(leaf, np.ndarray) else 0
