@@ -27,8 +27,8 @@ from regbayes.datasets import make_svm
 NUM_SAMPLES = {"NUTS": 2_000, "augmentation": 10_000, "slice": 10_000}
 
 
-def chains(kernel, state, args, kwargs, num_samples):
-    """Compile ``num_samples`` steps of every chain, from a warmed-up state; return the run and its draws of ``eta``."""
+def chains(kernel, args, kwargs, num_samples):
+    """``num_samples`` steps of every chain as one compiled function, from their states to their draws of ``eta``."""
 
     def run(state):
         def step(state, _):
@@ -37,7 +37,7 @@ def chains(kernel, state, args, kwargs, num_samples):
 
         return lax.scan(step, state, None, length=num_samples)[1]
 
-    return jax.pmap(run), state
+    return jax.pmap(run)
 
 
 def main(args: argparse.Namespace) -> None:
@@ -50,9 +50,9 @@ def main(args: argparse.Namespace) -> None:
     for name, kernel in kernels.items():
         mcmc = MCMC(kernel, num_warmup=500, num_samples=1, num_chains=NUM_CHAINS, progress_bar=False)
         mcmc.warmup(random.key(0), *data, **kwargs)
-        runs[name] = chains(kernel, mcmc.post_warmup_state, data, kwargs, NUM_SAMPLES[name])
-        run, state = runs[name]
+        run, state = chains(kernel, data, kwargs, NUM_SAMPLES[name]), mcmc.post_warmup_state
         jax.block_until_ready(run(state))
+        runs[name] = run, state
 
     rates: dict[str, list[float]] = {name: [] for name in runs}
     for i in range(args.rounds):

@@ -1,4 +1,4 @@
-"""The algebra that every augmented hinge shares: rows, their Gaussian information, their Gaussian fit.
+"""The algebra that every augmented hinge shares: rows and their Gaussian information.
 
 A *row* is one hinge term ``exp(-2 c max(0, zeta))`` with ``zeta = tau - a . w`` affine in the weights ``w``:
 
@@ -10,7 +10,7 @@ epsilon-insensitive  2                             ``x``, ``t - eps`` and ``-x``
 multi-class, class k 1, the other classes fixed    :func:`class_rows`
 ===================  ============================  ====================================
 
-The functions take NumPy or JAX arrays alike, so a sampler and its small-variance limit run the same lines.
+The formulas take NumPy or JAX arrays alike, so a sampler and its small-variance limit run the same lines.
 """
 
 from typing import Any

@@ -58,9 +58,6 @@ def eta_fit(z: Sites, X, y, *, num_classes, cost, ell, prior_scale, intercept) -
     return fit_classes(X, y, num_classes, cost, ell, prior_scale**-2.0)
 
 
-COVERED_BY = "tests/test_svm_posteriors.py::test_kernels_agree_with_nuts"
-
-
 def multiclass_svm_augmentation(
     model: Callable = multiclass_svm, *, overrelaxation: float = 0.5, rescale: bool = True
 ) -> MoveKernel:
@@ -73,7 +70,7 @@ def multiclass_svm_augmentation(
     update = Augmented("eta", omega_given_eta, eta_given_omega, rows=True, overrelaxation=overrelaxation)
     moves: list[Move] = [update]
     if rescale:
-        moves += [CommonShift("eta", mean_eta), Rescale("eta", covered_by=COVERED_BY)]
+        moves += [CommonShift("eta", mean_eta), Rescale("eta")]
     return MoveKernel(model, moves, name="multiclass-svm augmentation")
 
 
@@ -82,5 +79,5 @@ def multiclass_svm_slice(model: Callable = multiclass_svm) -> MoveKernel:
 
     :param model: the program, with structural options bound: ``functools.partial(multiclass_svm, num_classes=5)``.
     """
-    move = EllipticalSlice("eta", eta_fit, covered_by=COVERED_BY)
+    move = EllipticalSlice("eta", eta_fit)
     return MoveKernel(model, [move], name="multiclass-svm slice")

@@ -11,6 +11,9 @@ from numpyro.distributions import Distribution
 
 from .moves import Move
 
+COVERED_BY = "tests/test_svm_posteriors.py::test_kernels_agree_with_nuts"
+"""An identity reaches the density that a slice move compares; that the step leaves it invariant is tested there."""
+
 MAX_SHRINKS = 100
 """Each shrink takes away a good part of the bracket; a hundred are beyond any float."""
 
@@ -79,7 +82,7 @@ class EllipticalSlice(Move):
         fit: Callable[..., tuple[jax.Array, jax.Array]],
         *,
         degrees_of_freedom: int = 30,
-        covered_by: str = "",
+        covered_by: str = COVERED_BY,
         name: str | None = None,
     ) -> None:
         super().__init__(site, name=name, covered_by=covered_by)
@@ -169,7 +172,7 @@ class Rescale(Move):
        Marchev, Annals of Statistics 36 (2008).
     """
 
-    def __init__(self, site: str, *, width: float = 0.5, covered_by: str = "", name: str | None = None) -> None:
+    def __init__(self, site: str, *, width: float = 0.5, covered_by: str = COVERED_BY, name: str | None = None) -> None:
         super().__init__(site, name=name, covered_by=covered_by)
         self.width = width
 
