@@ -50,12 +50,21 @@ format: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(READY)
+# The peers need an older scikit-learn, hence an environment of their own.
+.venv-peers/.ready: benchmarks/peers/requirements.txt
+	test -x .venv-peers/bin/python || $(PYTHON) -m venv .venv-peers
+	.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
+	touch $@
+
+bench: $(READY) .venv-peers/.ready
 	$(BIN)/python benchmarks/svm.py
+	$(BIN)/python benchmarks/isvm.py
+	$(BIN)/python benchmarks/m2dpm.py
+	$(BIN)/python benchmarks/pipelines.py
 
 notebooks: $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[notebooks]'
 	$(BIN)/jupyter nbconvert --to notebook --execute --inplace examples/notebooks/*.ipynb
 
 clean:
-	rm -rf $(VENV) .cache .mypy_cache .pytest_cache .ruff_cache build dist demo bench *.egg-info
+	rm -rf $(VENV) .venv-peers .cache .mypy_cache .pytest_cache .ruff_cache build dist demo bench reproduced *.egg-info

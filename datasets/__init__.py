@@ -1,5 +1,24 @@
 """The papers' synthetic settings and loaders for their real data."""
 
-from .synthetic import make_multiclass_svm, make_svm, make_svr
+from .real import load, names
+from .synthetic import (
+    MixtureTruth,
+    make_m2dpm_dp,
+    make_m2dpm_setting1,
+    make_m2dpm_setting2,
+    make_multiclass_svm,
+    make_svm,
+    make_svr,
+)
 
-__all__ = ["make_multiclass_svm", "make_svm", "make_svr"]
+__all__ = [
+    "MixtureTruth",
+    "load",
+    "make_m2dpm_dp",
+    "make_m2dpm_setting1",
+    "make_m2dpm_setting2",
+    "make_multiclass_svm",
+    "make_svm",
+    "make_svr",
+    "names",
+]

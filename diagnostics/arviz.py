@@ -9,6 +9,7 @@ import numpy as np
 import numpyro
 import xarray as xr
 from arviz_base import from_dict
+from numpyro.distributions import Distribution
 from numpyro.infer import MCMC
 
 
@@ -51,9 +52,10 @@ def to_datatree(
     stats = {_STATS.get(name, name): np.asarray(value) for name, value in fields.items() if np.ndim(value) == 2}
     if "potential_energy" in fields:  # an HMC run: the log joint up to the Jacobian of its transforms
         stats["lp"] = -stats.pop("potential_energy")
-    if np.any(getattr(mcmc.last_state, "overflow", False)):
-        raise ValueError("a chain's buffer was full, so its draws are truncated; raise the buffer's size and run again")
     data, settings = _arguments(mcmc)
+    if np.any(getattr(mcmc.last_state, "overflow", False)):
+        size = " or ".join(name for name in settings if name.startswith("max_")) or "the buffer's size"
+        raise ValueError(f"a chain's buffer was full, so its draws are truncated; raise {size} and run again")
     groups = {"posterior": posterior, "sample_stats": stats, "constant_data": data}
     attrs = {
         "program": getattr(mcmc.sampler, "name", type(mcmc.sampler).__name__),
@@ -91,5 +93,6 @@ def _arguments(mcmc: MCMC) -> tuple[dict[str, np.ndarray], dict[str, float | int
     arrays = {name: np.asarray(value) for name, value in values.items() if np.ndim(value) > 0}
     scalars = {name: value for name, value in values.items() if name not in arrays and np.ndim(value) == 0}
     return arrays, {
-        name: value if isinstance(value, str) else np.asarray(value).item() for name, value in scalars.items()
+        name: str(value) if isinstance(value, str | Distribution) else np.asarray(value).item()
+        for name, value in scalars.items()
     }

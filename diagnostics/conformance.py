@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import random
-from numpyro.infer.gibbs import conditioned, prototype_trace
+from numpyro.infer.gibbs import conditioned, latent_sample_sites, prototype_trace
 
 from ..inference.kernel import MoveKernel
 from ..inference.moves import Move
@@ -109,16 +109,16 @@ def conformance(
     with jax.enable_x64(True):
         args, kwargs = jax.tree.map(_double, (args, kwargs))
         target = kernel.target(args, kwargs)
-        kernel.check(target)
+        moves = kernel.check(target)
 
         def both_sides(move: Move, key: jax.Array) -> tuple[jax.Array, jax.Array] | None:
             key_prior, key_move = random.split(key)
             prior = prototype_trace(conditioned(kernel.model), key_prior, target.args, target.kwargs)
-            z = {site: jnp.asarray(prior[site]["value"]) for site in kernel.sites}
+            z = kernel.owned({site: jnp.asarray(prior[site]["value"]) for site in latent_sample_sites(prior)})
             return move.discrepancies(key_move, z, target, move.setup(z, target))
 
         keys = random.split(random.key(seed), num_states)
-        rows = tuple(_row(move, jax.vmap(jax.jit(partial(both_sides, move)))(keys)) for move in kernel.moves)
+        rows = tuple(_row(move, jax.vmap(jax.jit(partial(both_sides, move)))(keys)) for move in moves)
     report = Report(kernel.name, rows)
     if verbose:
         print(report)
@@ -134,6 +134,10 @@ def _row(move: Move, sides: tuple[jax.Array, jax.Array] | None) -> Row:
 
 
 def _double(leaf: Any) -> Any:
-    """Floating arrays in float64, everything else as it is."""
+    """Floating arrays as copies in float64, everything else as it is.
+
+    JAX remembers a NumPy array by its identity, in the precision in which it first saw it: the caller's own array must
+    not be seen here, or later runs in single precision would be given this one's double.
+    """
     is_array = hasattr(leaf, "dtype") and np.issubdtype(leaf.dtype, np.floating)
-    return np.asarray(leaf, dtype=np.float64) if is_array else leaf
+    return np.array(leaf, dtype=np.float64) if is_array else leaf

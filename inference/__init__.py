@@ -1,13 +1,19 @@
 """Exact samplers, moves, and small-variance limits."""
 
 from .checkpoint import load_state, save_state
+from .dpmnl import dpmnl_collapsed, dpmnl_predict
 from .fits import fit_classes, fit_rows
+from .isvm import isvm_collapsed, isvm_predict, isvm_slice
 from .kernel import KernelState, MoveKernel
-from .limits import EMSVC, EMSVR, em_step
+from .limits import EMSVC, EMSVR, M2DPM, DPMeans, em_step
 from .margin_weights import MarginWeights
+from .mixtures import Mixture, Part, SliceAssignment, Sweep
 from .moves import Augmented, CommonShift, Conditional, Move
 from .multiclass_svm import multiclass_svm_augmentation, multiclass_svm_slice
+from .predictions import Prediction
+from .row_slices import RowSlices
 from .slices import EllipticalSlice, Rescale
+from .split_merge import SplitMerge
 from .svm import svm_augmentation, svm_slice
 from .svr import svr_augmentation, svr_slice
 from .target import Target
@@ -15,19 +21,33 @@ from .target import Target
 __all__ = [
     "EMSVC",
     "EMSVR",
+    "M2DPM",
     "Augmented",
     "CommonShift",
     "Conditional",
+    "DPMeans",
     "EllipticalSlice",
     "KernelState",
     "MarginWeights",
+    "Mixture",
     "Move",
     "MoveKernel",
+    "Part",
+    "Prediction",
     "Rescale",
+    "RowSlices",
+    "SliceAssignment",
+    "SplitMerge",
+    "Sweep",
     "Target",
+    "dpmnl_collapsed",
+    "dpmnl_predict",
     "em_step",
     "fit_classes",
     "fit_rows",
+    "isvm_collapsed",
+    "isvm_predict",
+    "isvm_slice",
     "load_state",
     "multiclass_svm_augmentation",
     "multiclass_svm_slice",

@@ -88,7 +88,8 @@ def fit_classes(
     def change(w: jax.Array) -> jax.Array:
         return jnp.max(jnp.abs(X @ w.reshape(L, d).T), axis=1)
 
-    return _newton(change, spread, derivatives, jnp.full(len(X), ell, X.dtype), L * d, prior_precision)
+    distance = jnp.where(jnp.any(X != 0, axis=1), ell, 0.0).astype(X.dtype)  # a row of zeros has no kink
+    return _newton(change, spread, derivatives, distance, L * d, prior_precision)
 
 
 def _newton(
@@ -116,7 +117,7 @@ def _newton(
         # Damped, and more so when half-way steps have not settled: a loose prior lets them cycle.
         rate = jnp.where(i < 20, 0.5, 0.2)
         P_new = P + rate * (hessian + prior_precision * jnp.eye(size, dtype=dtype) - P)
-        root_new = _inverse_root(P_new)
+        root_new = inverse_root(P_new)
         white = -root_new.T @ (gradient + prior_precision * m)
         shift = root_new @ white
         shift = shift * jnp.minimum(1.0, REACH / jnp.max(jnp.abs(change(shift)) / s))
@@ -136,10 +137,12 @@ def _newton(
     tiny = jnp.finfo(dtype).tiny ** 0.5  # an input of zeros has no spread
     start = (0, jnp.zeros(size, dtype), root, P, jnp.maximum(spread(root), distance) + tiny, jnp.array(False))
     _, m, root, *_ = lax.while_loop(lambda carry: ~carry[-1] & (carry[0] < MAX_STEPS), step, start)
-    return m, root
+    # A convex loss leaves no weight wider than its prior; rounding might.
+    wide = jnp.linalg.norm(root, axis=1, keepdims=True) * jnp.sqrt(prior_precision)
+    return m, root / jnp.maximum(wide, 1.0)
 
 
-def _inverse_root(P: jax.Array) -> jax.Array:
+def inverse_root(P: jax.Array) -> jax.Array:
     """The lower triangular ``R`` with ``R R' = P^-1``, from ``P`` scaled to a unit diagonal."""
     scale = lax.rsqrt(jnp.diagonal(P))
     # P = U U' with U upper triangular is the Cholesky factorisation in reversed order, and R = U'^-1.

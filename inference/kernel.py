@@ -48,6 +48,7 @@ class MoveKernel(MCMCKernel):
     :param model: the NumPyro program.
     :param moves: the moves; together they own every latent site (those of the other blocks inside ``Gibbs`` excepted).
     :param name: how reports call the kernel.
+    :param num_active: of the sites: how many clusters or features are in use; shown in the progress bar.
 
     **Example**: a program of your own, its weights by the augmentation and its scale by NUTS.
 
@@ -70,13 +71,20 @@ class MoveKernel(MCMCKernel):
 
     sample_field = "z"
 
-    def __init__(self, model: Callable, moves: Sequence[Move], *, name: str | None = None) -> None:
+    def __init__(
+        self,
+        model: Callable,
+        moves: Sequence[Move],
+        *,
+        name: str | None = None,
+        num_active: Callable[[Sites], jax.Array] | None = None,
+    ) -> None:
         if not callable(model):
             raise ValueError(f"model must be a NumPyro program, found {model!r}")
         self.moves = tuple(moves)
         if not self.moves or not all(isinstance(move, Move) for move in self.moves):
             raise ValueError(f"moves must be a non-empty list of moves, found {list(moves)}")
-        self._model = model
+        self._model, self._num_active = model, num_active
         self._signature = inspect.signature(model)
         self.name = name or _program_name(model)
         self._has_deterministic = False
@@ -90,8 +98,13 @@ class MoveKernel(MCMCKernel):
 
     @property
     def sites(self) -> tuple[str, ...]:
-        """The sites its moves own, in the order of first mention."""
+        """The sites its moves own, in the order of first mention; those of optional moves may not be there."""
         return tuple(dict.fromkeys(site for move in self.moves for site in move.sites))
+
+    def owned(self, sites: Sites) -> Sites:
+        """Those of a program's latent ``sites`` that moves meant for it own."""
+        names = dict.fromkeys(site for move in self.moves if move.applies(sites) for site in move.sites)
+        return {site: sites[site] for site in names}
 
     def target(self, model_args: tuple, model_kwargs: Mapping[str, Any] | None) -> Target:
         """The density the moves leave invariant."""
@@ -119,38 +132,44 @@ class MoveKernel(MCMCKernel):
     def _init_one(self, target: Target, rng_key: jax.Array, init_params: Sites | None) -> KernelState:
         rng_key, key_prior, *keys = random.split(rng_key, 2 + len(self.moves))
         prior = prototype_trace(conditioned(self._model), key_prior, target.args, target.kwargs)
-        z = {site: jnp.asarray(prior[site]["value"]) for site in self.sites}
+        z = self.owned({site: jnp.asarray(prior[site]["value"]) for site in latent_sample_sites(prior)})
         given = {site: jnp.asarray(value, z[site].dtype) for site, value in (init_params or {}).items()}
         z.update(given)
-        tuning = tuple(move.setup(z, target) for move in self.moves)
+        tuning = tuple(move.setup(z, target) if move.applies(z) else {} for move in self.moves)
         for move, key, constants in zip(self.moves, keys, tuning, strict=True):
-            z = {**z, **move.start(key, z, constants), **given}
-        return KernelState(z, rng_key, target.log_joint(z), jnp.zeros((), int), jnp.zeros((), bool), tuning)
+            if move.applies(z):
+                z = {**z, **move.start(key, z, constants), **given}
+        return KernelState(z, rng_key, target.log_joint(z), self._count(z), jnp.zeros((), bool), tuning)
 
-    def check(self, target: Target, init_params: Sites | None = None) -> None:
-        """Raise a ``ValueError`` if the moves do not fit the program, or the program its arguments."""
+    def _count(self, z: Sites) -> jax.Array:
+        return jnp.zeros((), int) if self._num_active is None else self._num_active(z)
+
+    def check(self, target: Target, init_params: Sites | None = None) -> list[Move]:
+        """The moves meant for the program; a ``ValueError`` if they do not fit it, or the program its arguments."""
         with jax.ensure_compile_time_eval():
             prototype = prototype_trace(conditioned(self._model), random.key(0), target.args, target.kwargs)
-        latent = latent_sample_sites(prototype)
-        if unknown := [site for site in self.sites if site not in latent]:
+        latent = {site: jnp.asarray(prototype[site]["value"]) for site in latent_sample_sites(prototype)}
+        moves = [move for move in self.moves if move.applies(latent)]
+        if unknown := [site for move in moves for site in move.sites if site not in latent]:
             raise ValueError(f"moves own sites {unknown}, but the latent sites of the program are {list(latent)}")
-        if orphans := [site for site in latent if site not in self.sites]:
+        owned = self.owned(latent)
+        if orphans := [site for site in latent if site not in owned]:
             raise ValueError(
                 f"no move owns the latent sites {orphans}; add a move, or make this kernel a block of "
                 "numpyro.infer.Gibbs beside one that samples them"
             )
         for site, value in (init_params or {}).items():
-            if site not in self.sites:
-                raise ValueError(f"init_params has the site {site!r}, found sites {list(self.sites)}")
+            if site not in owned:
+                raise ValueError(f"init_params has the site {site!r}, found sites {list(owned)}")
             shape, wanted = jnp.shape(value), jnp.shape(prototype[site]["value"])
             if shape[len(shape) - len(wanted) :] != wanted:
                 raise ValueError(f"init_params[{site!r}] must have shape {wanted}, found {shape}")
         self._has_deterministic = any(site["type"] == "deterministic" for site in prototype.values())
         if all(is_concrete(leaf) for leaf in jax.tree.leaves((target.args, target.kwargs))):
-            z = {site: jnp.asarray(prototype[site]["value"]) for site in self.sites}
             with jax.ensure_compile_time_eval():
-                for move in self.moves:
-                    move.validate(z, target)
+                for move in moves:
+                    move.validate(owned, target)
+        return moves
 
     def sample(self, state: KernelState, model_args, model_kwargs) -> KernelState:
         """One sweep over the moves."""
@@ -161,13 +180,15 @@ class MoveKernel(MCMCKernel):
         target = self.target(model_args, model_kwargs)
         keys = random.split(state.rng_key, 1 + sum(move.num_keys for move in self.moves))
         rng_key, keys = keys[0], keys[1:]
-        z, log_joint = state.z, cast(jax.Array | None, state.log_joint)
+        z, log_joint, overflow = state.z, cast(jax.Array | None, state.log_joint), state.overflow
         for move, constants in zip(self.moves, state.tuning, strict=True):
-            z, log_joint = move.step(keys[: move.num_keys], z, log_joint, target, constants)
+            if move.applies(z):
+                z, log_joint, *full = move.step(keys[: move.num_keys], z, log_joint, target, constants)
+                overflow = functools.reduce(jnp.logical_or, full, overflow)
             keys = keys[move.num_keys :]
         if log_joint is None:
             log_joint = target.log_joint(z)
-        return state._replace(z=z, rng_key=rng_key, log_joint=log_joint)
+        return state._replace(z=z, rng_key=rng_key, log_joint=log_joint, num_active=self._count(z), overflow=overflow)
 
     def refresh(self, state: KernelState, model_args, model_kwargs) -> KernelState:
         """The state with its log joint at the current values of the other blocks' sites."""

@@ -27,17 +27,30 @@ class Move(ABC):
     :param sites: the site, or the sites, it owns.
     :param name: how reports call it.
     :param covered_by: for what :func:`~regbayes.diagnostics.conformance` cannot reach: the test that covers it.
+    :param when: of the program's sites: whether the move is meant for it, by their shapes. A move whose sites are
+        not all there is left out in any case where ``when`` is given, so one kernel serves a program's variants.
     """
 
     num_keys: int = 1
     """How many random keys a step takes. On a CPU a split costs as much as many draws: the kernel makes one."""
 
-    def __init__(self, sites: str | Sequence[str], *, name: str | None = None, covered_by: str = "") -> None:
+    def __init__(
+        self,
+        sites: str | Sequence[str],
+        *,
+        name: str | None = None,
+        covered_by: str = "",
+        when: Callable[[Sites], bool] | None = None,
+    ) -> None:
         self.sites: tuple[str, ...] = (sites,) if isinstance(sites, str) else tuple(sites)
         if not self.sites or not all(isinstance(site, str) for site in self.sites):
             raise ValueError(f"sites must be a site's name or several, found {sites!r}")
         self.name = name or f"{type(self).__name__}({', '.join(self.sites)})"
-        self.covered_by = covered_by
+        self.covered_by, self.when = covered_by, when
+
+    def applies(self, z: Sites) -> bool:
+        """Whether the move is meant for a program with the sites ``z``."""
+        return self.when is None or (all(site in z for site in self.sites) and self.when(z))
 
     def validate(self, z: Sites, target: Target) -> None:
         """Raise a ``ValueError`` if the move does not fit the program; called once, at a draw ``z`` of the prior."""
@@ -58,8 +71,10 @@ class Move(ABC):
         log_joint: jax.Array | None,
         target: Target,
         tuning: dict[str, jax.Array],
-    ) -> tuple[Sites, jax.Array | None]:
+    ) -> tuple[Sites, jax.Array | None] | tuple[Sites, jax.Array | None, jax.Array]:
         """The new sites, and the program's log joint there if the move happens to know it.
+
+        A move over a padded buffer adds whether the buffer was too small for it.
 
         :param keys: :attr:`num_keys` random keys.
         :param z: the kernel's sites.
@@ -90,6 +105,8 @@ class Conditional(Move):
         when several sites are owned. With ``rows`` it is ``(k, z, *args, **kwargs)``, the conditional of row ``k``.
     :param rows: visit the rows of the (single) site one after the other. ``z`` then holds the site too, its row
         ``k`` not to be read.
+    :param axis: along which the rows are counted.
+    :param when: see :class:`Move`.
 
     A draw that comes out non-finite (a factorisation that failed in single precision) leaves the sites where they
     are. Whether it fails depends on what the draw is conditioned on alone, so the step stays invariant.
@@ -121,17 +138,19 @@ class Conditional(Move):
         conditional: Callable[..., Conditionals],
         *,
         rows: bool = False,
+        axis: int = 0,
         name: str | None = None,
+        when: Callable[[Sites], bool] | None = None,
     ) -> None:
-        super().__init__(sites, name=name)
+        super().__init__(sites, name=name, when=when)
         if rows and len(self.sites) != 1:
             raise ValueError(f"rows visits the rows of one site, found sites {self.sites}")
-        self.conditional, self.rows = conditional, rows
+        self.conditional, self.rows, self.axis = conditional, rows, axis
 
     def step(self, keys, z, log_joint, target, tuning):
         if not self.rows:
             return self._move(keys, z, target, None), None
-        rows = z[self.sites[0]].shape[0]
+        rows = z[self.sites[0]].shape[self.axis]
         keys = random.split(keys[0], (rows, 2))
         return lax.fori_loop(0, rows, lambda k, z: self._move(keys[k], z, target, k), z), None
 
@@ -139,12 +158,21 @@ class Conditional(Move):
         """Redraw the owned sites, or their row ``k``."""
         key_omega, key_sites = keys
         omega = None if self.augmentation is None else self._augment(z, target, k).sample(key_omega)
-        law, old = self._law(omega, z, target, k), _block(z, self.sites, k)
+        law, old = self._law(omega, z, target, k), self._block(z, k)
         new = _sample(key_sites, law, self.sites)
         if self.overrelaxation:
             new = _overrelax(law, old, new, self.overrelaxation)
         finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(value)) for value in new.values()]))
-        return _replace(z, {site: jnp.where(finite, new[site], old[site]) for site in new}, k)
+        return self._replace(z, {site: jnp.where(finite, new[site], old[site]) for site in new}, k)
+
+    def _block(self, z: Sites, k: Any) -> Sites:
+        """The owned sites, or their row ``k``."""
+        return {site: z[site] if k is None else jnp.take(z[site], k, self.axis) for site in self.sites}
+
+    def _replace(self, z: Sites, new: Sites, k: Any) -> Sites:
+        """The sites with the owned ones, or their row ``k``, replaced."""
+        row = (slice(None),) * self.axis + (k,)
+        return {**z, **{site: value if k is None else z[site].at[row].set(value) for site, value in new.items()}}
 
     def _augment(self, z: Sites, target: Target, k: Any) -> Distribution:
         """The law of the augmentation variable given every site."""
@@ -160,7 +188,7 @@ class Conditional(Move):
 
     def discrepancies(self, key, z, target, tuning):
         """``log q(a|rest) - log q(b|rest)`` against ``log p(a, rest) - log p(b, rest)``, row by row if need be."""
-        ks: list[Any] = list(range(z[self.sites[0]].shape[0])) if self.rows else [None]
+        ks: list[Any] = list(range(z[self.sites[0]].shape[self.axis])) if self.rows else [None]
         sides = [self._identity(random.fold_in(key, i), z, target, k) for i, k in enumerate(ks)]
         claimed, actual = zip(*sides, strict=True)
         return jnp.stack(claimed), jnp.stack(actual)
@@ -169,14 +197,14 @@ class Conditional(Move):
         key_omega, key_sites = random.split(key)
         omega = None if self.augmentation is None else self._augment(z, target, k).sample(key_omega)
         law = self._law(omega, z, target, k)
-        a, b = _block(z, self.sites, k), _sample(key_sites, law, self.sites)
+        a, b = self._block(z, k), _sample(key_sites, law, self.sites)
         claimed = _log_prob(law, a, self.sites) - _log_prob(law, b, self.sites)
 
         def log_density(z: Sites) -> jax.Array:
             log_joint = target.log_joint(z)
             return log_joint if omega is None else log_joint + self._augment(z, target, k).log_prob(omega).sum()
 
-        return claimed, log_density(z) - log_density(_replace(z, b, k))
+        return claimed, log_density(z) - log_density(self._replace(z, b, k))
 
 
 class Augmented(Conditional):
@@ -190,6 +218,8 @@ class Augmented(Conditional):
     :param conditional: ``(omega, rest, *args, **kwargs) -> Distribution`` of the sites given the variable.
     :param rows: visit the rows of the (single) site one after the other: ``augmentation(k, z, ...)`` and
         ``conditional(k, omega, z, ...)``, where row ``k`` of ``z`` is not to be read by the latter.
+    :param axis: along which the rows are counted.
+    :param when: see :class:`Move`.
     :param overrelaxation: for a Gaussian conditional, how far its draw leans away from the old value, in [0, 1):
         ``m - o (x - m) + sqrt(1 - o^2) e`` leaves ``N(m, V)`` invariant as the independent draw ``m + e`` does
         (Adler, 1981), and undoes most of the correlation that the augmentation brings. 0 is the plain scheme.
@@ -204,10 +234,12 @@ class Augmented(Conditional):
         conditional: Callable[..., Conditionals],
         *,
         rows: bool = False,
+        axis: int = 0,
         overrelaxation: float = 0.0,
         name: str | None = None,
+        when: Callable[[Sites], bool] | None = None,
     ) -> None:
-        super().__init__(sites, conditional, rows=rows, name=name)
+        super().__init__(sites, conditional, rows=rows, axis=axis, name=name, when=when)
         if not 0 <= overrelaxation < 1:
             raise ValueError(f"overrelaxation must lie in [0, 1), found {overrelaxation}")
         self.augmentation, self.overrelaxation = augmentation, overrelaxation
@@ -219,17 +251,25 @@ class CommonShift(Move):
     For losses that see only the differences between rows, as between the scores of classes: what is left of the
     mean's conditional is its prior, and row by row it would hardly ever move.
 
-    :param site: the site, (rows, ...).
+    :param site: the site, (..., rows, d).
     :param law: ``(z, *args, **kwargs) -> Distribution`` of the mean of the rows, given their differences.
+    :param when: see :class:`Move`.
     """
 
-    def __init__(self, site: str, law: Callable[..., Distribution], *, name: str | None = None) -> None:
-        super().__init__(site, name=name)
+    def __init__(
+        self,
+        site: str,
+        law: Callable[..., Distribution],
+        *,
+        name: str | None = None,
+        when: Callable[[Sites], bool] | None = None,
+    ) -> None:
+        super().__init__(site, name=name, when=when)
         self.law = law
 
     def _shifted(self, z: Sites, mean: jax.Array) -> Sites:
         (site,) = self.sites
-        return {**z, site: z[site] + (mean - z[site].mean(0))}
+        return {**z, site: z[site] + (mean - z[site].mean(-2))[..., None, :]}
 
     def step(self, keys, z, log_joint, target, tuning):
         return self._shifted(z, target.call(self.law, {**target.given, **z}).sample(keys[0])), None
@@ -237,19 +277,9 @@ class CommonShift(Move):
     def discrepancies(self, key, z, target, tuning):
         """As for a conditional, with two means of the rows for the two values."""
         law = target.call(self.law, {**target.given, **z})
-        a, b = z[self.sites[0]].mean(0), law.sample(key)
+        a, b = z[self.sites[0]].mean(-2), law.sample(key)
         actual = target.log_joint(self._shifted(z, a)) - target.log_joint(self._shifted(z, b))
         return (law.log_prob(a) - law.log_prob(b))[None], actual[None]
-
-
-def _block(z: Sites, sites: Sequence[str], k: Any) -> Sites:
-    """The owned sites, or their row ``k``."""
-    return {site: z[site] if k is None else z[site][k] for site in sites}
-
-
-def _replace(z: Sites, new: Sites, k: Any) -> Sites:
-    """The sites with the owned ones, or their row ``k``, replaced."""
-    return {**z, **{site: value if k is None else z[site].at[k].set(value) for site, value in new.items()}}
 
 
 def _sample(key: jax.Array, law: Conditionals, sites: Sequence[str]) -> Sites:

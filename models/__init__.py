@@ -1,17 +1,23 @@
 """The NumPyro programs of the zoo, and the factors they are made of."""
 
-from .distributions import HingeOmega, InformationNormal
+from .distributions import ChineseRestaurantProcess, HingeNormal, HingeOmega, InformationNormal
+from .dpmnl import dpmnl
 from .factors import augment, epsilon_insensitive, hinge, multiclass_hinge, temper
+from .isvm import isvm
 from .multiclass_svm import multiclass_svm
 from .svm import svm
 from .svr import svr
 
 __all__ = [
+    "ChineseRestaurantProcess",
+    "HingeNormal",
     "HingeOmega",
     "InformationNormal",
     "augment",
+    "dpmnl",
     "epsilon_insensitive",
     "hinge",
+    "isvm",
     "multiclass_hinge",
     "multiclass_svm",
     "svm",

@@ -84,6 +84,22 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--num-samples", type=_count, default=1000, help="draws of each chain (%(default)s)")
     demo.add_argument("--num-warmup", type=_count, default=500, help="sweeps before them (%(default)s)")
     demo.add_argument("--num-chains", type=_count, default=4, help="chains (%(default)s)")
+
+    reproduce = _add(commands, "reproduce", reproduce_table, "a table of a paper, its numbers beside ours")
+    reproduce.add_argument("name", metavar="NAME", nargs="?", help="the table; without it, list those there are")
+    reproduce.add_argument("--seeds", dest="num_seeds", metavar="N", type=_count, help="seeds (the table's own number)")
+    reproduce.add_argument("--fast", action="store_true", help="a sketch: fewer seeds, folds, hyper-parameters, data")
+    reproduce.add_argument(
+        "--out",
+        metavar="DIR",
+        type=pathlib.Path,
+        default="reproduced",
+        help="folder for NAME.txt and NAME.json, where an interrupted run goes on (%(default)s)",
+    )
+    reproduce.add_argument(
+        "--data-home", metavar="DIR", help="folder of the real data ($REGBAYES_DATA, then the cache)"
+    )
+    reproduce.add_argument("--n-jobs", type=_jobs, help="processes for the search of hyper-parameters; -1 is all cores")
     return parser
 
 
@@ -95,6 +111,10 @@ def _add(commands, name: str, command: Callable[..., None], text: str) -> argpar
 
 def _count(text: str) -> int:
     return _integer(text, 1, 10**9)
+
+
+def _jobs(text: str) -> int:
+    return -1 if text == "-1" else _count(text)
 
 
 def _seed(text: str) -> int:
@@ -338,3 +358,31 @@ def _draw_plots(dt: Any, train: tuple, out: pathlib.Path) -> list[tuple[pathlib.
         figure.savefig(out / name, dpi=150)
         plt.close(figure)
     return [(out / name, text) for name, (_, text) in plots.items()]
+
+
+def reproduce_table(
+    name: str | None, num_seeds: int | None, fast: bool, out: pathlib.Path, data_home: str | None, n_jobs: int | None
+) -> None:
+    """Run a table of a paper and print it; without a name, print which there are."""
+    from . import reproduce
+
+    if name is None:
+        _list_tables()
+        return
+    if name not in reproduce.EXPERIMENTS:
+        raise UsageError(f"no table {name!r} to reproduce; there are {', '.join(reproduce.names())}")
+    options = reproduce.Options(fast=fast, data_home=data_home, n_jobs=n_jobs)
+    out = _folder(out)
+    try:
+        text = reproduce.run_experiment(name, reproduce.EXPERIMENTS[name], out, num_seeds=num_seeds, options=options)
+    except (reproduce.OtherSettings, FileNotFoundError) as error:  # a run not to mix with, data not found
+        raise UsageError(str(error)) from None
+    print(f"{text}\n\nWritten: {out / name}.txt and {out / name}.json, with every seed")
+
+
+def _list_tables() -> None:
+    from . import reproduce
+
+    rows = [(name, entry.title, *entry.duration) for name, entry in reproduce.EXPERIMENTS.items()]
+    print(_table(("name", "what", "takes about", "with --fast"), rows))
+    print("\nRun one: regbayes reproduce NAME")

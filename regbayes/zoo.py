@@ -5,7 +5,7 @@ work as written.
 
 >>> import regbayes
 >>> regbayes.zoo.names()
-['svm', 'multiclass-svm', 'svr']
+['svm', 'multiclass-svm', 'svr', 'isvm', 'dpmnl']
 >>> entry = regbayes.zoo["svm"]
 >>> sorted(entry.kernels)
 ['augmentation', 'slice']
@@ -28,6 +28,12 @@ REGBAYES = (
     "Zhu, Chen and Xing, Bayesian inference with posterior regularization and applications to infinite latent SVMs, "
     "JMLR 15 (2014), Lemma 11"
 )
+
+M2DPM = (
+    "Wang and Zhu, Small-variance asymptotics for Dirichlet process mixtures of SVMs, AAAI (2014); "
+    "Zhu, Chen and Xing, Infinite SVM: a Dirichlet process mixture of large-margin kernel machines, ICML (2011)"
+)
+SHAHBABA_NEAL = "Shahbaba and Neal, Nonlinear models using Dirichlet process mixtures, JMLR 10 (2009)"
 
 
 @dataclass(frozen=True)
@@ -64,6 +70,14 @@ def _svr(seed: int = 0) -> tuple[tuple, dict[str, Any]]:
     return datasets.make_svr(60, 2, seed=seed)[:2], {}
 
 
+def _isvm(seed: int = 0) -> tuple[tuple, dict[str, Any]]:
+    return datasets.make_m2dpm_setting2(60, 2, 3, seed=seed)[:2], {"variance": 0.1}
+
+
+def _dpmnl(seed: int = 0) -> tuple[tuple, dict[str, Any]]:
+    return datasets.make_m2dpm_setting2(60, 2, 3, seed=seed)[:2], {"variance_scale": 0.1}
+
+
 ENTRIES: dict[str, Entry] = {
     "svm": Entry(
         title="Bayesian support vector machine, two classes",
@@ -91,6 +105,21 @@ ENTRIES: dict[str, Entry] = {
         example=_svr,
         kernels={"augmentation": inference.svr_augmentation, "slice": inference.svr_slice},
         limit=inference.EMSVR,
+    ),
+    "isvm": Entry(
+        title="infinite SVM: Dirichlet process mixture of large-margin classifiers",
+        paper=M2DPM,
+        program=models.isvm,
+        example=_isvm,
+        kernels={"collapsed": inference.isvm_collapsed, "slice": inference.isvm_slice},
+        limit=inference.M2DPM,
+    ),
+    "dpmnl": Entry(
+        title="Dirichlet process mixture of multinomial logits",
+        paper=SHAHBABA_NEAL,
+        program=models.dpmnl,
+        example=_dpmnl,
+        kernels={"collapsed": inference.dpmnl_collapsed},
     ),
 }
 

@@ -11,7 +11,7 @@ import regbayes
 from regbayes import cli
 from regbayes.cli import main
 
-HEAVY = ("jax", "numpyro", "arviz_base", "matplotlib", "scipy", "numpy")
+HEAVY = ("jax", "numpyro", "arviz_base", "matplotlib", "scipy", "numpy", "sklearn")
 
 
 @pytest.mark.parametrize("argument", ["--help", "--version"])
@@ -27,7 +27,7 @@ def test_help_and_version_import_nothing_heavy(argument):
 def test_help_names_the_commands(capsys):
     assert main(["--help"]) == 0
     text = capsys.readouterr().out
-    assert all(name in text for name in ("list", "show", "demo"))
+    assert all(name in text for name in ("list", "show", "demo", "reproduce"))
 
 
 def test_list_is_the_zoo(capsys):
@@ -75,6 +75,10 @@ def test_show_every_model(name, capsys):
         (["demo", "--num-samples", "0"], "must be a whole number from 1"),
         (["demo", "--seed", "one"], "found 'one'"),
         (["demo", "--out", __file__], "must be a folder to write to"),
+        (["reproduce", "table0"], "no table 'table0' to reproduce; there are m2dpm-table1, "),
+        (["reproduce", "m2dpm-table1", "--seeds", "0"], "must be a whole number from 1"),
+        (["reproduce", "m2dpm-table1", "--n-jobs", "-2"], "must be a whole number from 1"),
+        (["reproduce", "m2dpm-table1", "--out", __file__], "must be a folder to write to"),
     ],
 )
 def test_mistakes_return_2_and_say_what_is_wrong(arguments, message, capsys):

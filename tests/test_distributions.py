@@ -1,5 +1,7 @@
 """The distributions: densities against SciPy's and NumPyro's, draws against exact distribution functions."""
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,8 +10,9 @@ import pytest
 from jax import random
 from scipy import stats
 from scipy.integrate import quad
+from scipy.special import log_ndtr
 
-from regbayes.models import HingeOmega, InformationNormal
+from regbayes.models import ChineseRestaurantProcess, HingeNormal, HingeOmega, InformationNormal
 
 P_VALUE = 1e-3
 """The draws are fixed by their seeds, so this is how surprising they may be, not how often a test fails."""
@@ -228,3 +231,97 @@ def test_information_normal_maps_over_batches_like_single_laws():
         single = [log_prob(h, P) for h, P in zip(linear, precision, strict=True)]
         log_prob = jax.vmap(log_prob)(linear, precision)
         np.testing.assert_allclose(log_prob, single, rtol=1e-12)
+
+
+HINGES = [(1.0, 1.0, 1.0), (0.1, 2.0, 3.0), (5.0, 1.0, 0.3), (2.0, 0.5, 4.0)]
+
+
+def hinge_density(cost, ell, s):
+    """Of ``u = a'eta ~ N(0, s^2)`` tilted by the hinge, not normalised."""
+    return lambda u: stats.norm.pdf(u, 0, s) * np.exp(-2 * cost * np.maximum(ell - u, 0))
+
+
+@pytest.mark.parametrize(("cost", "ell", "scale"), HINGES)
+def test_hinge_normal_is_normalised_in_closed_form(cost, ell, scale):
+    a = np.array([0.6, -1.1])
+    s = scale * np.linalg.norm(a)
+    value, error = quad(hinge_density(cost, ell, s), -40 * s, 40 * s, points=[ell, 0.0], limit=400, epsabs=1e-14)
+    with jax.enable_x64(True):
+        assert error < 1e-9 * value
+        assert float(HingeNormal(a.copy(), cost, ell, scale).log_normaliser) == pytest.approx(np.log(value), abs=1e-9)
+
+
+def test_hinge_normal_far_out():
+    """Where the printed form overflows: against SciPy's logarithms in their own stable arrangement."""
+    with jax.enable_x64(True):
+        for cost, s in ((1e3, 1.0), (1.0, 1e3), (1e3, 1e3), (1e-6, 1.0), (1.0, 1e-3)):
+            found = float(HingeNormal(np.array([s]), cost, 1.0, 1.0).log_normaliser)
+            t = 2 * cost * s - 1 / s
+            inside = -2 * cost + 2 * (cost * s) ** 2 + log_ndtr(-t) if t < 30 else None
+            if inside is None:  # Mills' ratio of a large argument
+                inside = -0.5 / s**2 - np.log(t) + np.log1p(-1 / t**2 + 3 / t**4) - np.log(2 * np.pi) / 2
+            assert found == pytest.approx(np.logaddexp(log_ndtr(-1 / s), inside), rel=1e-6)
+    single = [HingeNormal(jnp.array([s]), c, 1.0, 1.0).log_normaliser for c in (1e-6, 1, 1e6) for s in (1e-4, 1, 1e4)]
+    assert np.isfinite(single).all()
+    assert np.max(single) <= 0
+
+
+@pytest.mark.parametrize(("cost", "ell", "scale"), HINGES)
+def test_hinge_normal_density_and_draws(cost, ell, scale):
+    a = np.array([0.6, -1.1])
+    s = scale * np.linalg.norm(a)
+    with jax.enable_x64(True):
+        law = HingeNormal(a.copy(), cost, ell, scale)
+        eta = np.asarray(law.sample(random.key(1), (4000,)))
+        other = np.array([[0.3, -2.0], [5.0, 1.0]])
+        claimed = np.asarray(law.log_prob(other))
+        log_normaliser = float(law.log_normaliser)
+    expected = stats.norm.logpdf(other, 0, scale).sum(1) - 2 * cost * np.maximum(ell - other @ a, 0) - log_normaliser
+    np.testing.assert_allclose(claimed, expected, rtol=1e-12)
+    density = hinge_density(cost, ell, s)
+    grid = np.linspace(-12 * s, 12 * s + ell, 200_001)
+    cumulative = np.cumsum(density(grid))
+    assert stats.kstest(eta @ a, lambda u: np.interp(u, grid, cumulative / cumulative[-1])).pvalue > P_VALUE
+    across = eta @ np.array([1.1, 0.6]) / s  # orthogonal to a: the prior is left
+    assert stats.kstest(across, stats.norm.cdf).pvalue > P_VALUE
+    assert abs(stats.spearmanr(eta @ a, across).statistic) < 0.06
+
+
+def test_hinge_normal_of_a_datum_of_zeros_is_the_prior_and_pays_the_margin():
+    law = HingeNormal(jnp.zeros(2), 0.7, 1.5, 2.0)
+    assert float(law.log_normaliser) == pytest.approx(-2 * 0.7 * 1.5, rel=1e-5)
+    eta = law.sample(random.key(0), (4000,))
+    assert stats.kstest(np.asarray(eta).ravel() / 2, stats.norm.cdf).pvalue > P_VALUE
+
+
+@pytest.mark.parametrize(("n", "slots", "alpha"), [(4, 4, 0.7), (4, 6, 2.5), (3, 2, 1.0), (1, 3, 1.0)])
+def test_restaurant_probabilities_sum_to_those_of_the_partitions_that_fit(n, slots, alpha):
+    """To one where there are slots enough, and otherwise to the chance of few enough clusters."""
+    labels = np.array(list(itertools.product(range(slots), repeat=n)))
+    with jax.enable_x64(True):
+        p = np.exp(ChineseRestaurantProcess(alpha, n, slots).log_prob(labels))
+    weights = {1: [1.0], 3: [2.0, 3.0, 1.0]}  # unsigned Stirling numbers: alpha^K times them is the law of K
+    if slots >= n:
+        assert p.sum() == pytest.approx(1, rel=1e-12)
+    else:
+        stirling = np.array(weights[n]) * alpha ** np.arange(1, n + 1)
+        assert p.sum() == pytest.approx(stirling[:slots].sum() / stirling.sum(), rel=1e-12)
+
+
+def test_restaurant_draws_have_their_probabilities():
+    law = ChineseRestaurantProcess(1.3, 4, 5)
+    draws = np.asarray(jax.jit(lambda key: law.sample(key, (20_000,)))(random.key(3)))
+    labels = np.array(list(itertools.product(range(5), repeat=4)))
+    expected = np.exp(np.asarray(law.log_prob(labels), float))
+    found = np.bincount(draws @ 5 ** np.arange(3, -1, -1), minlength=5**4)
+    assert stats.chisquare(found, expected / expected.sum() * found.sum()).pvalue > P_VALUE
+
+
+def test_restaurant_is_a_numpyro_distribution():
+    law = ChineseRestaurantProcess(jnp.array([0.5, 2.0]), 3, 4)
+    assert law.sample(random.key(0), (7,)).shape == (7, 2, 3)
+    assert law.log_prob(law.sample(random.key(0), (7,))).shape == (7, 2)
+    assert law.support.is_discrete
+    assert law.support(np.array([[0, 3, 1], [0, 4, 1]])).tolist() == [True, False]
+    with pytest.raises(ValueError, match="concentration"):
+        ChineseRestaurantProcess(-1.0, 3, 4, validate_args=True)

@@ -97,11 +97,11 @@ def test_sweeps_compile_once_for_equal_shapes(name, kernel):
     sampler = entry.kernels[kernel](functools.partial(counted, **options))
     state = sampler.init(random.key(0), 0, None, args, kwargs)
     sweep = jax.jit(sampler.sample)
-    state = sweep(state, args, {**kwargs, "cost": 1.0})
+    state = sweep(state, args, {**kwargs, "prior_scale": 1.0})
     count = len(calls)
     for i in range(3):
         other, _ = entry.example(seed=i)
-        state = sweep(state, other, {**kwargs, "cost": 0.5 + i})  # hyper-parameters are traced too
+        state = sweep(state, other, {**kwargs, "prior_scale": 0.5 + i})  # hyper-parameters are traced too
     assert len(calls) == count > 0
 
 
@@ -129,7 +129,7 @@ def test_conversion_to_arviz(name):
     kernel = list(regbayes.zoo[name].kernels)[-1]
     dt = to_datatree(run(name, kernel, num_chains=2, chain_method="vectorized"), seed=0)
     assert dt["sample_stats"]["lp"].shape == (2, 20)
-    assert dt.attrs["argument_cost"] == 1.0
+    assert dt.attrs["argument_prior_scale"] == 1.0
     assert dt.attrs["seed"] == 0
     assert "observed_data" not in dt.children  # a factor is not an observation
     assert set(dt["constant_data"].data_vars) == {"X", "y"}

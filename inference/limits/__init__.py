@@ -1,5 +1,7 @@
 """Small-variance limits of the models: deterministic estimators with the scikit-learn interface."""
 
+from .dp_means import DPMeans
+from .m2dpm import M2DPM
 from .svm import EMSVC, EMSVR, em_step
 
-__all__ = ["EMSVC", "EMSVR", "em_step"]
+__all__ = ["EMSVC", "EMSVR", "M2DPM", "DPMeans", "em_step"]

@@ -1,0 +1,272 @@
+r"""Compiled passes over the data for the limits that cluster: assign every datum, and sum what the updates need.
+
+With ``zeta`` the argument of a hinge and ``c`` its weight, a datum ``x`` with label ``y`` costs in cluster ``k``
+
+.. math:: Q(k) = s\, D(x, \mu_k) + 2 c\, \mathrm{loss}(\eta_k; x, y).
+
+A pass runs over chunks of columns, ``(number of clusters, chunk)`` at a time so that nothing leaves the cache, and
+over all local devices. Data are single precision beyond a size, sums double. Clusters live in slots of a buffer;
+nothing but shapes is compiled in, so neither hyper-parameters nor the number of clusters compile anew.
+"""
+
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from .divergences import coefficients, potential, statistics
+
+Array = np.ndarray
+
+SMALL = 4096  # data up to here are kept in double precision
+FAR = 1e30  # the price of an empty slot
+
+
+class Hyper(NamedTuple):
+    """The hyper-parameters of a pass, all traced."""
+
+    clustering_weight: float = 1.0  # s
+    cost: float = 1.0  # c
+    ell: float = 1.0
+    prior_scale: float = 1.0  # nu
+    floor: float = 1e-3  # the least |zeta| of an EM step
+
+
+class Data(NamedTuple):
+    """Data in chunks, on the devices; ``rows`` are the weight, ``phi(x)``, ``|u|^2`` and the label."""
+
+    X: Any  # (chunks, d, C), less ``origin``
+    rows: Any  # (chunks, 4, C)
+    columns: Array  # ``X`` and ``rows`` on the host
+    table: Array
+    origin: Array  # (d,)
+    likelihood: str
+    num_data: int
+    num_classes: int  # 0 without a classifier
+    mesh: Mesh
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.X.shape[0], self.X.shape[2]
+
+
+class Sums(NamedTuple):
+    """What one pass returns; ``B`` slots, ``S`` scores of a classifier with ``p = d + 1`` weights."""
+
+    z: Any  # (chunks, C) slots
+    weight: Any  # (B,) sum of w
+    total: Any  # (B, d) sum of w x
+    spread: Any  # (B,) sum of w s D
+    before: Any  # (B,) sum of w loss, at the former z
+    loss: Any  # (B,) sum of w loss
+    slope: Any  # (B, S, p) sum of w (1 + zeta/|zeta|) sgn u
+    curvature: Any  # (B, S, p (p+1)/2) sum of w u u' / |zeta|, upper triangle
+    saving: Any  # (chunks,) the largest w Q(z) less the cost of a one-point cluster, without the penalty
+    index: Any  # (chunks,) where it is
+    dearest: Any  # (chunks,) the largest w Q(z)
+
+
+def num_scores(num_classes: int) -> int:
+    """Weight vectors of a classifier: one for two classes."""
+    return num_classes if num_classes > 2 else num_classes // 2
+
+
+def layout(
+    X: Array, y: Array | None, weight: Array, norm: Array, likelihood: str, num_classes: int, dtype: Any = None
+) -> Data:
+    """Lay data (n, d) out in chunks.
+
+    :param y: (n,) labels in ``0..L-1``, signs for two classes, None without a classifier.
+    :param norm: (n,) squared norms of the classifier's inputs.
+    :param dtype: the type of the data on the devices.
+    """
+    n, d = X.shape
+    if dtype is None:
+        dtype = np.float64 if n <= SMALL else np.float32
+    chunk = min(max(32, 1 << (n - 1).bit_length()), 1024 if n <= SMALL else 2048)
+    devices = jax.local_devices() if n > SMALL else jax.local_devices()[:1]
+    mesh = Mesh(np.array(devices), ("data",))
+    num = -(-n // chunk)
+    num += -num % len(devices)
+    origin = np.mean(X, axis=0) if likelihood == "gaussian" else np.zeros(d)
+    columns = np.zeros((num, d, chunk), dtype)
+    rows = np.zeros((num, 4, chunk), dtype)
+    for i in range(-(-n // chunk)):
+        part = slice(i * chunk, (i + 1) * chunk)
+        x = X[part] - origin
+        m = len(x)
+        columns[i, :, :m] = x.T
+        rows[i, :3, :m] = weight[part], potential(likelihood, x), norm[part]
+        if y is not None:
+            rows[i, 3, :m] = y[part]
+    sharding = NamedSharding(mesh, PartitionSpec("data"))
+    with jax.enable_x64(True):
+        return Data(
+            jax.device_put(columns, sharding),
+            jax.device_put(rows, sharding),
+            columns,
+            rows,
+            origin,
+            likelihood,
+            n,
+            num_classes,
+            mesh,
+        )
+
+
+def sweep(data: Data, z: Any, mu: Array, active: Array, eta: Array, hyper: Hyper) -> Sums:
+    """One pass: every datum to its cheapest cluster, and the sums over the new clusters.
+
+    :param z: (chunks, C) former slots, where ``before`` is evaluated.
+    :param mu: (B, d) means.
+    :param active: (B,) which slots are clusters.
+    :param eta: (B, S, p) classifiers of ``x - origin`` and a constant 1.
+    """
+    exact = coefficients(data.likelihood, mu - data.origin)
+    dtype = data.X.dtype
+    a = np.where(active, hyper.clustering_weight * exact[0], FAR).astype(dtype)
+    b = np.where(active[:, None], hyper.clustering_weight * exact[1], 0).astype(dtype)
+    eta = np.where(active[:, None, None], eta, 0).astype(dtype)
+    static = {"likelihood": data.likelihood, "num_classes": data.num_classes, "mesh": data.mesh}
+    with jax.enable_x64(True):
+        z, each, flat = _sweep(data.X, data.rows, z, a, b, eta, np.array(hyper, dtype), **static)
+    each, flat = np.asarray(each), np.asarray(flat)
+    shapes = sum_shapes(*mu.shape, *eta.shape[1:])
+    ends = np.cumsum([int(np.prod(shape)) for shape in shapes])
+    sums = [part.reshape(shape) for part, shape in zip(np.split(flat, ends[:-1]), shapes, strict=True)]
+    if dtype != np.float64:  # all data of a cluster share the rounding of its coefficients
+        weight, total, spread = sums[:3]
+        t = np.column_stack([total, weight[:, None] - total]) if data.likelihood == "bernoulli" else total
+        s = hyper.clustering_weight
+        rest = weight * (s * exact[0] - a) - np.sum((s * exact[1] - b) * t, axis=1)
+        sums[2] = spread + np.where(active, rest, 0)
+    return Sums(z, *sums, each[:, 0], each[:, 1].astype(int), each[:, 2])
+
+
+def sum_shapes(B: int, d: int, S: int, p: int) -> tuple[tuple[int, ...], ...]:
+    """The shapes of the sums over data in :class:`Sums`, in order."""
+    return (B,), (B, d), (B,), (B,), (B,), (B, S, p), (B, S, p * (p + 1) // 2)
+
+
+@functools.partial(jax.jit, static_argnames=("likelihood", "num_classes", "mesh"))
+def _sweep(X, rows, z, a, b, eta, hyper, *, likelihood, num_classes, mesh):
+    """Slots (chunks, C), saving, its index and the dearest of every chunk (chunks, 3), and all sums in one array."""
+    sharded, whole = PartitionSpec("data"), PartitionSpec()
+
+    @functools.partial(
+        jax.shard_map,
+        mesh=mesh,
+        in_specs=(sharded, sharded, sharded, whole, whole, whole, whole),
+        out_specs=(sharded, sharded, whole),
+        check_vma=False,
+    )
+    def run(X, rows, z, a, b, eta, hyper):
+        def step(total, columns):
+            z, each, parts = _chunk(*columns, a, b, eta, Hyper(*hyper), likelihood, num_classes)
+            flat = jnp.concatenate([part.ravel() for part in parts])
+            return total + flat.astype(total.dtype), (z, each)
+
+        size = sum(np.prod(shape) for shape in sum_shapes(a.shape[0], X.shape[1], *eta.shape[1:]))
+        total, (z, each) = lax.scan(step, jnp.zeros(int(size), jnp.float64), (X, rows, z))
+        return z, each, lax.psum(total, "data")
+
+    return run(X, rows, z, a, b, eta, hyper)
+
+
+def _chunk(x, rows, former, a, b, eta, hyper, likelihood, num_classes):
+    """The work on one chunk: per datum or chunk what is kept as it is, and what is summed.
+
+    Sums over the data of each cluster are one product with the indicators of the clusters.
+    """
+    s, c, ell, nu, floor = hyper
+    w, phi, norm, y = rows
+    B, S, p = eta.shape
+    slots = jnp.arange(B, dtype=former.dtype)[:, None]
+
+    def own(values, z):  # (B, C) at every datum's slot, by comparison: gathers are slow here
+        return jnp.sum(jnp.where(slots == z, values, 0), axis=0)
+
+    Q = a[:, None] - b @ statistics(likelihood, x, axis=0)  # s D less s phi, the same in every cluster
+    if num_classes:
+        u = jnp.concatenate([x, jnp.ones_like(x[:1])])
+        scores = [eta[:, k] @ u for k in range(S)]
+        Q += 2 * c * _loss(scores, y, ell)
+    least = jnp.min(Q, axis=0)
+    z = jnp.min(jnp.where(least == Q, slots, B), axis=0)  # the first of equals
+    z = jnp.minimum(z, B - 1).astype(former.dtype)
+    hot = (slots == z).astype(x.dtype)
+    paid = w * jnp.maximum(least + s * phi, 0)
+    if num_classes:
+        kappa = num_classes / (num_classes - 1) if num_classes > 2 else 1.0
+        past = _loss([own(score, former) for score in scores], y, ell)
+        before = _join((slots == former).astype(x.dtype) @ jnp.stack(_split(w * past)).T)
+        scores = [own(score, z) for score in scores]
+        loss = _loss(scores, y, ell)
+        spread = w * jnp.maximum(least - 2 * c * loss + s * phi, 0)
+        sums = hot @ jnp.concatenate([jnp.stack([w, *_split(spread), *_split(w * loss)]), w * x]).T
+        zeta, sign = _hinges(jnp.stack(scores), y, ell)
+        i, j = np.triu_indices(p)
+
+        def moments(hinge):
+            zeta, sign = hinge
+            size = jnp.maximum(jnp.abs(zeta), floor)
+            v = u * (w / size)
+            return hot @ jnp.concatenate([w * sign * (1 + zeta / size) * u, v[i] * u[j]]).T
+
+        each = jnp.swapaxes(lax.map(moments, (zeta, sign)), 0, 1) if S > 1 else moments((zeta[0], sign[0]))[:, None]
+        slope, curvature = each[..., :p], each[..., p:]
+        tau = jnp.minimum(2 * c * w, ell / jnp.maximum(kappa * nu**2 * norm, 1e-30))
+        alone = 2 * c * w * jnp.maximum(ell - kappa * nu**2 * tau * norm, 0) + kappa * nu**2 * tau**2 * norm / 2
+    else:
+        before = jnp.zeros(B, x.dtype)
+        sums = hot @ jnp.concatenate([jnp.stack([w, *_split(paid), *_split(jnp.zeros_like(w))]), w * x]).T
+        slope, curvature = jnp.zeros(eta.shape, x.dtype), jnp.zeros((B, S, p * (p + 1) // 2), x.dtype)
+        alone = 0.0
+    saving = paid - alone
+    best = jnp.max(saving)
+    index = jnp.min(jnp.where(saving == best, jnp.arange(len(w)), len(w)))
+    weight, spread, losses, total = sums[:, 0], _join(sums[:, 1:3]), _join(sums[:, 3:5]), sums[:, 5:]
+    each = jnp.stack([best, index, jnp.max(paid)]).astype(x.dtype)
+    return z, each, (weight, total, spread, before, losses, slope, curvature)
+
+
+def _split(values):
+    """Values (C,) as multiples of a power of two, of which thousands add up exactly in single precision, and rests."""
+    unit = jnp.exp2(jnp.ceil(jnp.log2(jnp.maximum(jnp.max(values), 1e-30))) - 12)
+    coarse = jnp.round(values / unit) * unit
+    return coarse, values - coarse
+
+
+def _join(sums):
+    """Sums (B, 2) of what :func:`_split` gives, as sums (B,) in double precision."""
+    return jnp.sum(sums.astype(jnp.float64), axis=1)
+
+
+def _loss(scores, y, ell):
+    """Losses at scores (..., C), one array or one per class."""
+    if len(scores) == 1:
+        return jnp.maximum(ell - y * scores[0], 0)
+    top, chosen = -jnp.inf, 0.0
+    for k, score in enumerate(scores):
+        top = jnp.maximum(top, score + jnp.where(y == k, 0, ell))
+        chosen = jnp.where(y == k, score, chosen)
+    return top - chosen
+
+
+def _hinges(scores, y, ell):
+    """``zeta`` and ``sgn`` (S, C) of the loss as a hinge in each score, the others fixed, at scores (S, C)."""
+    if len(scores) == 1:
+        return ell - y * scores, y[None]
+    classes = jnp.arange(len(scores), dtype=y.dtype)[:, None]
+    margin = jnp.where(classes == y, 0, ell)
+    pieces = scores + margin
+    top = jnp.max(pieces, axis=0)
+    leader = jnp.min(jnp.where(pieces == top, classes, len(scores)), axis=0) == classes
+    second = jnp.max(jnp.where(leader, -jnp.inf, pieces), axis=0)
+    rival = jnp.where(leader, second, top)  # the largest piece of the other classes
+    sign = jnp.where(classes == y, 1, -1).astype(scores.dtype)
+    return sign * (rival - margin - scores), sign

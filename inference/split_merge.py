@@ -1,0 +1,240 @@
+r"""Split-merge moves: two clusters become one, or one becomes two, where single labels would never get there."""
+
+import jax
+import jax.numpy as jnp
+from jax import lax, random
+from jax.scipy.special import gammaln
+from numpyro.distributions import Distribution
+
+from .mixtures import Assignment, Mixture, MixtureOf, Part, counts_of, num_slots_of
+from .target import Sites
+
+NUM_LAUNCH = 8
+"""Steps of EM that find how a cluster would be split."""
+MAX_LOG_ODDS = 12.0
+"""No datum is surer of its side than this, so that the way back is never closed."""
+MIN_DOUBT = 5.0
+"""By how much, at least, the first stage's log ratio may be wrong."""
+OTHER_CLASS = 1e4
+"""By how much a datum of another class is liker, where the anchors are to be of two classes and there are two."""
+
+
+class SplitMerge(Assignment):
+    r"""Propose to split the cluster of two random data, or to merge their clusters.
+
+    The two data are anchors: one of any cluster, and one that tends to be like it, so that clusters far apart are not
+    offered to each other in vain. EM for two components, started at them and run on the data of their cluster or
+    clusters, gives every other datum the odds of either side: a function of the anchors and the *union* alone, the
+    same whether the union is now one cluster or two. Every other proposal takes anchors of two classes and lets data
+    side with the anchor of their class: a margin can be worth a cluster of its own where the inputs alone would not.
+    A split draws sides from the odds, a merge is what undoes it; both are accepted by Metropolis and Hastings' rule,
+    with every datum's side drawn independently, hence in parallel.
+
+    Sites with a known evidence (the means) are integrated out of the decision and drawn from their posterior after.
+    The others (the classifiers) are drawn from laws fitted to each cluster; their part of the ratio is decided in
+    a second stage (delayed acceptance), so that the fits are made only for proposals the first stage lets through.
+    The first stage has a guess of that part, the data outside their cluster's largest class, and rejects only what the
+    guess would have to be far off to save; any guess is exact.
+
+    :param mixture: what the program is to the move.
+    :param sites: the labels first, then the sites of all parts.
+    :param num_proposals: how many proposals a step makes.
+
+    **References**
+
+    1. *A split-merge Markov chain Monte Carlo procedure for the Dirichlet process mixture model*, Jain and Neal,
+       JCGS 13 (2004).
+    2. *Markov chain Monte Carlo using an approximation*, Christen and Fox, JCGS 14 (2005).
+    """
+
+    def __init__(
+        self,
+        mixture: MixtureOf,
+        sites: tuple[str, ...],
+        num_proposals: int = 1,
+        *,
+        covered_by: str,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(mixture, sites, covered_by=covered_by, name=name)
+        self.num_proposals = num_proposals
+
+    def step(self, keys, z, log_joint, target, tuning):
+        if len(z[self.sites[0]]) < 2:
+            return z, log_joint
+        mixture = self._mixture(z, target)
+        if missing := [part.sites for part in mixture.parts if part.cluster is None]:
+            raise ValueError(f"split-merge needs the `cluster` law of every part, found none for the sites {missing}")
+        keys = random.split(keys[0], (self.num_proposals, 6))
+        return lax.fori_loop(0, self.num_proposals, lambda p, z: self._propose(keys[p], z, mixture), dict(z)), None
+
+    def _propose(self, keys: jax.Array, z: Sites, mixture: Mixture) -> Sites:
+        key_anchors, key_kind, key_sides, key_empty, key_accept, key_sites = keys
+        labels = z[self.sites[0]]
+        counts = counts_of(labels, num_slots_of(z, mixture))
+        by_class = random.bernoulli(key_kind)
+        i, j = _anchors(key_anchors, mixture, labels, counts, by_class)
+        slot, other = labels[i], labels[j]
+        split, union = slot == other, (labels == slot) | (labels == other)
+
+        log_odds = _launch(mixture, union, i, j, by_class)
+        drawn = random.uniform(key_sides, labels.shape, log_odds.dtype) < jax.nn.sigmoid(log_odds)
+        ours = jnp.where(split, drawn, labels == slot).at[i].set(True).at[j].set(False)
+        a, b = union & ours, union & ~ours
+        empty = jnp.argmax(jnp.where(counts == 0, random.uniform(key_empty, counts.shape), -1.0))
+        other = jnp.where(split, empty, other)
+
+        merged = jnp.sum(counts > 0) - ~split  # clusters when the union is one
+        log_first = _log_partition(mixture, a, b) + _log_anchors(merged, jnp.sum(a), jnp.sum(union))
+        log_first = log_first - _log_sides(log_odds, a, b, i, j)
+        screen, sign = _screen(mixture, log_first, a, b), jnp.where(split, 1.0, -1.0)
+        heights = jnp.log(random.uniform(key_accept, (2,), log_odds.dtype))
+
+        def second(z: Sites) -> Sites:
+            sites, log_second = _components(key_sites, z, mixture, a, b, split, slot, other)
+            moved = {self.sites[0]: jnp.where(b, jnp.where(split, other, slot), labels), **sites}
+            accepted = heights[1] < sign * (log_first + log_second - screen)
+            return {**z, **{site: jnp.where(accepted, value, z[site]) for site, value in moved.items()}}
+
+        possible = ~split | jnp.any(counts == 0)
+        return lax.cond(possible & (heights[0] < sign * screen), second, dict, z)
+
+
+def _launch(mixture: Mixture, union: jax.Array, i: jax.Array, j: jax.Array, by_class: jax.Array) -> jax.Array:
+    """(n,) log odds of the side of ``i`` against that of ``j``, by EM on the parts whose evidence is known."""
+    anchors = jnp.arange(len(union)) == jnp.stack([i, j])[:, None]
+    bias: jax.Array | float = 0.0
+    if mixture.classes is not None:
+        y, _, loss = mixture.classes
+        bias = by_class * 2 * loss * ((y == y[i]) * 1.0 - (y == y[j]))
+
+    def log_density(weights: jax.Array) -> jax.Array:
+        return jnp.log(jnp.sum(weights)) + _log_fitted(mixture, weights)
+
+    def odds(sides: jax.Array) -> jax.Array:
+        ours, theirs = jax.vmap(log_density)(sides)
+        return jnp.clip(ours - theirs + bias, -MAX_LOG_ODDS, MAX_LOG_ODDS)
+
+    def em(_, sides: jax.Array) -> jax.Array:
+        share = jax.nn.sigmoid(jnp.outer(jnp.array([1.0, -1.0]), odds(sides)))
+        return jnp.where(jnp.any(anchors, 0), anchors, union * share).astype(sides.dtype)
+
+    start = anchors.astype(jnp.result_type(mixture.concentration))
+    return odds(lax.fori_loop(0, NUM_LAUNCH, em, start))
+
+
+def _log_fitted(mixture: Mixture, weights: jax.Array) -> jax.Array:
+    """(n,) log densities under a weighted cluster's posterior means, of the parts whose evidence is known."""
+    total = jnp.zeros(len(weights), weights.dtype)
+    for part in mixture.parts:
+        if part.evidence is not None and part.cluster is not None:
+            means = {site: law.mean[None] for site, law in part.cluster(weights, mixture.data).items()}
+            total = total + part.log_density(means, mixture.data)[0]
+    return total
+
+
+def _log_partition(mixture: Mixture, a: jax.Array, b: jax.Array) -> jax.Array:
+    """Log ratio of the split into ``a`` and ``b`` to their union: partition and evidences.
+
+    The slots cancel: a split takes one of the empty ones with equal chance.
+    """
+    groups = jnp.stack([a, b, a | b]).astype(jnp.result_type(mixture.concentration))
+    terms = gammaln(jnp.sum(groups, 1))
+    for part in mixture.parts:
+        if part.evidence is not None:
+            terms = terms + jax.vmap(part.evidence, (0, None))(groups, mixture.data)
+    return jnp.log(mixture.concentration) + terms[0] + terms[1] - terms[2]
+
+
+def _log_sides(log_odds: jax.Array, a: jax.Array, b: jax.Array, i: jax.Array, j: jax.Array) -> jax.Array:
+    """Log chance that the data other than the anchors take these sides."""
+    free = (a | b).at[i].set(False).at[j].set(False)
+    return jnp.sum(jnp.where(free, jax.nn.log_sigmoid(jnp.where(a, log_odds, -log_odds)), 0.0))
+
+
+def _screen(mixture: Mixture, log_first: jax.Array, a: jax.Array, b: jax.Array) -> jax.Array:
+    """The first stage's log ratio for the split: beyond doubt alone, so that a poor guess does not decide."""
+    guess = jnp.zeros(())
+    if mixture.classes is not None:
+        y, num_classes, loss = mixture.classes
+        hot = y == jnp.arange(num_classes)[:, None]
+
+        def outside(group: jax.Array) -> jax.Array:
+            return jnp.sum(group) - jnp.max(jnp.sum(hot & group, 1))
+
+        guess = loss * (outside(a | b) - outside(a) - outside(b))
+    total, doubt = log_first + guess, MIN_DOUBT + jnp.abs(guess) / 2
+    return total - jnp.clip(total, -doubt, doubt)
+
+
+def _components(key, z, mixture, a, b, split, slot, other) -> tuple[Sites, jax.Array]:
+    """The components' sites after the move, and the log ratio for the split of the parts that are not integrated."""
+    total, sites = jnp.zeros(()), {}
+    groups = jnp.stack([a, b, a | b]).astype(jnp.result_type(mixture.concentration))
+    drawn_now = jnp.stack([split, split, ~split])  # which groups are new clusters
+    for p, part in enumerate(mixture.parts):
+        *keys, key_prior = random.split(random.fold_in(key, p), 4)
+        held = {site: jnp.stack([z[site][slot], z[site][other], z[site][slot]]) for site in part.sites}
+
+        def consider(key, group, new, held, part=part) -> tuple[Sites, jax.Array]:
+            laws = part.cluster(group, mixture.data)
+            drawn = _draw(key, laws)
+            values = {site: jnp.where(new, drawn[site], held[site]) for site in held}
+            ratio = jnp.zeros(()) if part.evidence is not None else _log_ratio(part, mixture, group, laws, values)
+            return values, ratio
+
+        values, ratios = jax.vmap(consider)(jnp.stack(keys), groups, drawn_now, held)
+        total = total + ratios[0] + ratios[1] - ratios[2]
+        prior = _draw(key_prior, part.prior)
+        for site in part.sites:
+            ours, theirs, both = values[site]
+            new = z[site].at[slot].set(jnp.where(split, ours, both))
+            sites[site] = new.at[other].set(jnp.where(split, theirs, prior[site]))
+    return sites, total
+
+
+def _log_ratio(
+    part: Part, mixture: Mixture, group: jax.Array, laws: dict[str, Distribution], value: Sites
+) -> jax.Array:
+    """Log of likelihood times prior over the proposal's density, at one cluster's sites."""
+    log_density = part.log_density({site: v[None] for site, v in value.items()}, mixture.data)[0]
+    terms = [part.prior[site].log_prob(value[site]) - laws[site].log_prob(value[site]) for site in part.sites]
+    return jnp.sum(jnp.where(group > 0, log_density, 0.0)) + sum(terms, start=jnp.zeros(()))
+
+
+def _draw(key: jax.Array, laws: dict[str, Distribution]) -> Sites:
+    return {site: law.sample(random.fold_in(key, s)) for s, (site, law) in enumerate(laws.items())}
+
+
+def _anchors(
+    key: jax.Array, mixture: Mixture, labels: jax.Array, counts: jax.Array, by_class: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Two data: one of any cluster, then another, the likelier the more it is like the first.
+
+    Clusters are chosen with equal chance whatever their size, so that small ones are not forgotten. The choice of the
+    second datum knows nothing of the clusters, so that its chance is the same before and after the move. How much
+    likeness counts is random: neighbours, data of one cluster, data of clusters side by side, any data.
+    """
+    key_first, key_second = random.split(key)
+    u, n = random.uniform(key_first, (3,)), len(labels)
+    i = _nth(labels == _nth(counts > 0, u[0]), u[1])
+    likeness = _log_fitted(mixture, (jnp.arange(n) == i).astype(jnp.result_type(mixture.concentration)))
+    for part in mixture.parts:
+        if part.evidence is not None and part.log_marginal is not None:
+            likeness = likeness - part.log_marginal(mixture.data)  # some data are likely in any company
+    likeness = u[2] ** 2 * likeness
+    if mixture.classes is not None:
+        y = mixture.classes[0]
+        likeness = jnp.where(by_class & (y == y[i]), likeness - OTHER_CLASS, likeness)
+    likeness = jnp.where(jnp.arange(n) == i, -jnp.inf, likeness)
+    return i, jnp.argmax(likeness + random.gumbel(key_second, (n,), likeness.dtype))
+
+
+def _log_anchors(num: jax.Array, size_a: jax.Array, size: jax.Array) -> jax.Array:
+    """Log chance of the anchors in the split state over that in the merged one, which has ``num`` clusters."""
+    return jnp.log(num) + jnp.log(size) - jnp.log(num + 1) - jnp.log(size_a)
+
+
+def _nth(mask: jax.Array, u: jax.Array) -> jax.Array:
+    """The index of a true entry, each with equal chance, from one uniform."""
+    return jnp.argmax(jnp.cumsum(mask) > jnp.floor(u * jnp.sum(mask)))

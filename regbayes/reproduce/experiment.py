@@ -1,0 +1,339 @@
+"""How a table is run: cell by cell, each kept as soon as it is done, then summed up beside the paper's numbers."""
+
+import json
+import os
+import pathlib
+import platform
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import metadata
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.base import BaseEstimator, clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import accuracy_score, f1_score
+from sklearn.model_selection import GridSearchCV, ParameterGrid, StratifiedGroupKFold, StratifiedKFold
+
+from .. import __version__
+
+__all__ = ["Experiment", "Method", "Metric", "Options", "OtherSettings", "Part", "evaluate", "run_experiment"]
+
+LIBRARIES = ("jax", "numpy", "numpyro", "scikit-learn", "scipy")
+LONG = 10.0  # seconds; a shorter fit is timed again, without compilation
+
+
+class Metric(NamedTuple):
+    """A column of a table: its heading, and how many decimals it deserves."""
+
+    heading: str
+    digits: int
+
+
+ACCURACY, F1, SECONDS = Metric("accuracy (%)", 1), Metric("F1 (%)", 1), Metric("time (s)", 2)
+
+
+class Options(NamedTuple):
+    """What the user chose.
+
+    :param fast: fewer seeds, folds and hyper-parameters, and smaller synthetic data; the numbers are only a sketch.
+    :param data_home: a folder of data files, as for :func:`regbayes.datasets.load`.
+    :param n_jobs: processes of a hyper-parameter search, as in scikit-learn.
+    """
+
+    fast: bool = False
+    data_home: str | None = None
+    n_jobs: int | None = None
+
+    @property
+    def num_folds(self) -> int:
+        """Folds of a hyper-parameter search."""
+        return 3 if self.fast else 5
+
+
+DEFAULT = Options()
+
+
+@dataclass(frozen=True)
+class Method:
+    """A row of a table.
+
+    :param make: ``make(seed)``, the estimator.
+    :param grid: hyper-parameters to search by cross-validation: name -> values.
+    :param fast: parameters of a fast run: name -> value.
+    """
+
+    make: Callable[[int], BaseEstimator]
+    grid: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    fast: Mapping[str, Any] = field(default_factory=dict)
+
+    def estimator(self, seed: int, fast: bool) -> Any:
+        """The estimator of a run."""
+        return self.make(seed).set_params(**(self.fast if fast else {}))
+
+    def candidates(self, fast: bool) -> dict[str, list[Any]]:
+        """The grid; if fast, the first and the middle value of each hyper-parameter."""
+        return {key: _thin(values) if fast else list(values) for key, values in self.grid.items()}
+
+
+def _thin(values: Sequence[Any]) -> list[Any]:
+    n = len(values)
+    return list(values) if n <= 2 else [values[0], values[n // 2]]
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A table of a paper.
+
+    :param title: what it shows.
+    :param duration: how long a run takes, and a fast one.
+    :param settings: its blocks of rows, such as data sets.
+    :param methods: its rows, name -> :class:`Method`; None where ``cell`` needs no estimator.
+    :param metrics: its columns, key -> :class:`Metric`.
+    :param cell: ``cell(setting, method, seed, options)`` -> a number for each metric, and what else is worth keeping.
+    :param paper: (setting, method) -> metric -> the paper's mean and standard deviation (None where it gives none).
+    :param num_seeds: how many seeds, and how many if fast.
+    :param notes: what to know when comparing.
+    """
+
+    title: str
+    duration: tuple[str, str]
+    settings: tuple[str, ...]
+    methods: Mapping[str, Method | None]
+    metrics: Mapping[str, Metric]
+    cell: Callable[[str, Method | None, int, Options], dict[str, Any]]
+    paper: Mapping[tuple[str, str], Mapping[str, tuple[float, float | None]]]
+    num_seeds: tuple[int, int] = (20, 2)
+    notes: tuple[str, ...] = ()
+
+
+class OtherSettings(Exception):
+    """The folder holds a run of the same experiment with other settings."""
+
+
+class Part(NamedTuple):
+    """Rows to learn from or to test on; ``groups`` (n,) must not be split."""
+
+    X: np.ndarray
+    y: np.ndarray
+    groups: np.ndarray | None = None
+
+
+def evaluate(method: Method, train: Part, test: Part, seed: int, options: Options) -> dict[str, Any]:
+    """Choose hyper-parameters by cross-validation on ``train``, fit, and score on ``test``.
+
+    :return: ``accuracy`` and ``f1`` (the classes' mean) in percent; ``seconds`` of a fit and its predictions without
+        compilation, ``first_seconds`` with it, ``search_seconds`` of the cross-validation; ``chosen`` hyper-parameters.
+    """
+    estimator, grid = method.estimator(seed, options.fast), method.candidates(options.fast)
+    start = time.perf_counter()
+    chosen = _search(estimator, grid, train, seed, options)
+    search_seconds = time.perf_counter() - start
+    times: list[float] = []
+    while len(times) < 2 and sum(times) < LONG:
+        fitted = clone(estimator).set_params(**chosen)
+        start = time.perf_counter()
+        found = fitted.fit(train.X, train.y).predict(test.X)
+        times.append(time.perf_counter() - start)
+    return {
+        "accuracy": 100 * accuracy_score(test.y, found),
+        "f1": 100 * f1_score(test.y, found, average="macro", zero_division=0),
+        "seconds": times[-1],
+        "first_seconds": times[0],
+        "search_seconds": search_seconds,
+        "chosen": chosen,
+    }
+
+
+def _search(estimator: Any, grid: dict[str, list[Any]], train: Part, seed: int, options: Options) -> dict[str, Any]:
+    """The best of the grid; groups stay whole, and classes are spread over the folds."""
+    candidates = list(ParameterGrid(grid))
+    if len(candidates) == 1:
+        return candidates[0]
+    folds: Any = StratifiedKFold if train.groups is None else StratifiedGroupKFold
+    cv = folds(options.num_folds, shuffle=True, random_state=seed)
+    search = GridSearchCV(estimator, grid, cv=cv, n_jobs=options.n_jobs, refit=False, error_score="raise")
+    with warnings.catch_warnings():  # some of the grid is a bad choice, to be found out
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return search.fit(train.X, train.y, groups=train.groups).best_params_
+
+
+def run_experiment(
+    name: str,
+    experiment: Experiment,
+    out: str | os.PathLike[str],
+    *,
+    num_seeds: int | None = None,
+    options: Options = DEFAULT,
+    methods: Iterable[str] | None = None,
+    progress: Callable[[str], None] = lambda line: print(line, file=sys.stderr, flush=True),
+) -> str:
+    """Run an experiment, or the rest of one that was interrupted.
+
+    Every cell, a method with a seed, is kept in ``NAME.json`` as soon as it is done; a run with the same settings
+    goes on from there, also for more seeds.
+
+    :param name: the experiment's name, of its files too.
+    :param experiment: the experiment.
+    :param out: the folder to write ``NAME.json`` and ``NAME.txt`` to.
+    :param num_seeds: how many seeds, by default the experiment's.
+    :param options: see :class:`Options`.
+    :param methods: the rows to run, by default all.
+    :param progress: gets a line for each cell.
+    :return: the text table.
+    """
+    chosen = list(experiment.methods if methods is None else methods)
+    unknown = [method for method in chosen if method not in experiment.methods]
+    if unknown:
+        raise ValueError(f"methods must be some of {', '.join(experiment.methods)}; found {', '.join(unknown)}")
+    seeds = range(experiment.num_seeds[options.fast] if num_seeds is None else num_seeds)
+    path = pathlib.Path(out) / f"{name}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    settings = _settings(experiment, chosen, options)
+    cells = _resume(path, settings)
+    done = {(cell["setting"], cell["method"], cell["seed"]) for cell in cells}
+    todo = [(setting, method, seed) for seed in seeds for setting in experiment.settings for method in chosen]
+    record = {"name": name, "title": experiment.title, "versions": _versions(), "settings": settings}
+    if done & set(todo):
+        progress(f"{name}: {len(done & set(todo))} of {len(todo)} cells are in {path} already")
+    for i, key in enumerate(todo, start=1):
+        if key in done:
+            continue
+        setting, method, seed = key
+        start = time.perf_counter()
+        result = experiment.cell(setting, experiment.methods[method], seed, options)
+        cells.append({"setting": setting, "method": method, "seed": seed, "result": result})
+        _write(path, {**record, "complete": False, "cells": cells})
+        seconds = time.perf_counter() - start
+        progress(f"[{i}/{len(todo)}] {setting}, {method}, seed {seed}: {_brief(experiment, result)} [{seconds:.1f} s]")
+    summary = _summary(experiment, cells)
+    text = _report(name, experiment, summary, options)
+    _write(path, {**record, "complete": True, "summary": summary, "cells": cells})
+    path.with_suffix(".txt").write_text(text + "\n")
+    return text
+
+
+def _brief(experiment: Experiment, result: Mapping[str, Any]) -> str:
+    metrics = experiment.metrics.items()
+    return ", ".join(f"{metric.heading} {result[key]:.{metric.digits}f}" for key, metric in metrics if key in result)
+
+
+def _settings(experiment: Experiment, methods: Sequence[str], options: Options) -> dict[str, Any]:
+    """What must be equal for cells to be compared."""
+
+    def describe(method: Method | None) -> dict[str, Any] | None:
+        if method is None:
+            return None
+        estimator = " ".join(repr(method.estimator(0, options.fast)).split())
+        return {"estimator": estimator, "grid": method.candidates(options.fast)}
+
+    rows = {name: describe(experiment.methods[name]) for name in methods}
+    return {"version": __version__, "fast": options.fast, "folds": options.num_folds, "methods": rows}
+
+
+def _resume(path: pathlib.Path, settings: dict[str, Any]) -> list[dict[str, Any]]:
+    """The cells of an earlier run; its other methods join the settings."""
+    if not path.exists():
+        return []
+    try:
+        record = json.loads(path.read_text())
+        earlier, cells = record["settings"], record["cells"]
+        rows = earlier["methods"]
+    except (ValueError, KeyError, TypeError):
+        raise OtherSettings(f"{path} is not a file of this command; move it or choose another folder") from None
+    mine = json.loads(json.dumps(settings))
+    changed = [key for key in ("version", "fast", "folds") if earlier.get(key) != mine[key]]
+    changed += [key for key, row in mine["methods"].items() if key in rows and rows[key] != row]
+    if changed:
+        raise OtherSettings(
+            f"{path} holds a run with other settings ({', '.join(changed)}); move it or choose another folder"
+        )
+    settings["methods"] = {**rows, **settings["methods"]}
+    return cells
+
+
+def _write(path: pathlib.Path, record: dict[str, Any]) -> None:
+    """Replace the file at once, so that an interruption leaves the old or the new one."""
+    part = path.with_name(f"{path.name}.part")
+    part.write_text(json.dumps(record, indent=1, default=_plain) + "\n")
+    part.replace(path)
+
+
+def _plain(value: Any) -> Any:
+    """NumPy's numbers and arrays for JSON."""
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    raise TypeError(f"cannot keep {value!r} in JSON")
+
+
+def _versions() -> dict[str, str]:
+    libraries = {library: metadata.version(library) for library in LIBRARIES}
+    machine = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"
+    return {"regbayes": __version__, "python": platform.python_version(), **libraries, "machine": machine}
+
+
+def _summary(experiment: Experiment, cells: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Mean and standard deviation over seeds beside the paper's, one entry for each setting, method and metric."""
+    entries = []
+    for setting in experiment.settings:
+        for method in experiment.methods:
+            results = [c["result"] for c in cells if (c["setting"], c["method"]) == (setting, method)]
+            for key in experiment.metrics:
+                values = [result[key] for result in results if key in result]
+                mean, sd = experiment.paper.get((setting, method), {}).get(key, (None, None))
+                if values or (results and mean is not None):
+                    paper, ours = {"mean": mean, "sd": sd}, _spread(values)
+                    entries.append({"setting": setting, "method": method, "metric": key, "paper": paper, "ours": ours})
+    return entries
+
+
+def _spread(values: Sequence[float]) -> dict[str, Any]:
+    n = len(values)
+    mean, sd = float(np.mean(values)) if n else None, float(np.std(values, ddof=1)) if n > 1 else None
+    return {"mean": mean, "sd": sd, "num_seeds": n}
+
+
+def _report(name: str, experiment: Experiment, summary: Sequence[Mapping[str, Any]], options: Options) -> str:
+    """The table as text: for each metric the paper's number, then ours, each with its standard deviation."""
+    rows: dict[tuple[str, str], dict[str, Mapping[str, Any]]] = {}
+    for entry in summary:
+        rows.setdefault((entry["setting"], entry["method"]), {})[entry["metric"]] = entry
+    header = ["setting", "method"]
+    for metric in experiment.metrics.values():
+        header += [f"{metric.heading}: paper", "ours"]
+    lines = []
+    for (setting, method), entries in rows.items():
+        line = [setting, method]
+        for key, metric in experiment.metrics.items():
+            line += [_number(entries.get(key, {}).get(who), metric.digits) for who in ("paper", "ours")]
+        lines.append(line)
+    seeds = sorted({entry["ours"]["num_seeds"] for entry in summary} - {0}) or [0]
+    span = " to ".join(map(str, dict.fromkeys([seeds[0], seeds[-1]])))
+    notes = [f"Mean (standard deviation) over {span} seed{'s' * (span != '1')}.", *experiment.notes]
+    if options.fast:
+        notes.append("A fast run: fewer seeds, folds and hyper-parameters and smaller synthetic data; only a sketch.")
+    return "\n".join([f"{name}: {experiment.title}", "", *_align([header, *lines]), "", *notes])
+
+
+def _number(value: Mapping[str, Any] | None, digits: int) -> str:
+    if value is None or value["mean"] is None:
+        return "-"
+    spread = "" if value["sd"] is None else f" ({value['sd']:.{digits}f})"
+    return f"{value['mean']:.{digits}f}{spread}"
+
+
+def _align(lines: Sequence[Sequence[str]]) -> list[str]:
+    """Two columns of words to the left, the others to the right."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    cells = [
+        [
+            cell.ljust(width) if j < 2 else cell.rjust(width)
+            for j, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ]
+        for line in lines
+    ]
+    head, *body = ["  " + "  ".join(line).rstrip() for line in cells]
+    return [head, "  " + "-" * (len(head) - 2), *body]
