@@ -32,7 +32,9 @@ Law = Distribution | Callable[[Sites], Distribution]
 """Of a site, or of a site given the rows of the sites before it."""
 
 SWEEP_BLOCK = 128
-"""Data whose log densities are computed together in a sequential sweep; a cluster born among them ends the block."""
+"""Data whose log densities are computed together in a sequential sweep; a cluster born or emptied ends the block."""
+SURE = 50.0
+"""A label whose log odds are beyond this is certain to single precision's uniforms, and to double's."""
 SLICE_BLOCK = 2048
 """Columns of the matrix of log densities that are handled together: what fits the cache."""
 
@@ -145,9 +147,8 @@ def _rows(data: Data, start: Any, size: int) -> Data:
     return jax.tree.map(lambda a: lax.dynamic_slice_in_dim(a, start, size), data)
 
 
-def _index(logits: jax.Array, u: jax.Array) -> jax.Array:
-    """A draw from the categorical law with these logits (M,), from one uniform; the last legal one if ``u`` is 1."""
-    weights = jnp.exp(logits - jnp.max(logits))
+def _index(weights: jax.Array, u: jax.Array) -> jax.Array:
+    """A draw from the categorical law with these weights (M,), from one uniform in [0, 1)."""
     total = jnp.cumsum(weights)
     return jnp.argmax((total > u * total[-1]) & (weights > 0))
 
@@ -192,23 +193,29 @@ class Sweep(Assignment):
         uniforms = random.uniform(key_labels, (n,))
 
         def block(carry: tuple) -> tuple:
-            """Data from ``i`` to the end of a block, or to the first birth among them."""
+            """Data from ``i`` to the end of a block, or to the first birth or death of a cluster among them."""
             i, counts, labels, sites, full = carry
             start = jnp.minimum(i, n - size)
             data = _rows(mixture.data, start, size)
             old, fresh = mixture.log_density({**z, **sites}, data).T, mixture.log_fresh({**z, **sites}, data).T
             u, own = _rows((uniforms, labels), start, size)
+            # No logarithms inside the loop. The scale leaves out a datum's own slot, which may be empty without it.
+            rivals = (counts > 0) & (own[:, None] != jnp.arange(num_slots))
+            top = jnp.maximum(jnp.max(jnp.where(rivals, old, -jnp.inf), 1), jnp.max(fresh, 1))[:, None]
+            old, fresh = jnp.exp(jnp.minimum(old - top, SURE)), jnp.exp(fresh - top)
 
             def seat(inner: tuple) -> tuple:
-                j, counts, own, _ = inner
-                counts = counts.at[own[j]].add(-1)
-                logits = self._logits(counts, old[j], fresh[j], mixture.concentration)
-                slot = _index(logits, u[j])
-                return j + 1, counts.at[slot].add(1), own.at[j].set(slot), counts[slot] == 0
+                j, counts, own, *_ = inner
+                left = own[j]
+                counts = counts.at[left].add(-1)
+                new = fresh[j] * (mixture.concentration / jnp.sum(counts == 0))
+                slot = _index(jnp.where(counts > 0, counts * old[j], new), u[j])
+                born = counts[slot] == 0
+                return j + 1, counts.at[slot].add(1), own.at[j].set(slot), born, born | (counts[left] == 0)
 
-            waiting = (i - start, counts, own, jnp.array(False))
-            going = lambda inner: (inner[0] < size) & ~(inner[3] & bool(parts))  # noqa: E731
-            j, counts, own, born = lax.while_loop(going, seat, waiting)
+            waiting = (i - start, counts, own, jnp.array(False), jnp.array(False))
+            going = lambda inner: (inner[0] < size) & ~(inner[4] & bool(parts))  # noqa: E731
+            j, counts, own, born, _ = lax.while_loop(going, seat, waiting)
             datum, slot = _rows(mixture.data, start + j - 1, 1), own[j - 1]
             laws = {site: law for part in parts for site, law in part.posterior(datum).items()}
             drawn: Sites = {}

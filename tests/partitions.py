@@ -36,10 +36,10 @@ def partition_scores(z, partitions, logs):
     expected = np.exp(logs - logsumexp(logs))
     hits = (canonical(np.asarray(z))[:, :, None] == partitions).all(-1)
     assert (hits.sum(-1) == 1).all()
-    often = expected * hits[..., 0].size > 50  # or the normal approximation would not hold
-    error = np.sqrt(expected * (1 - expected) / np.maximum(effective_sample_size(hits.astype(float)), 1))
-    rare = hits[..., ~often].sum() / hits[..., 0].size
-    assert abs(rare - expected[~often].sum()) < 1e-2
-    scores = (hits.mean((0, 1)) - expected)[often] / error[often]
-    print(f"largest |z| {np.abs(scores).max():.2f} of {len(scores)} partitions")
+    often = expected * hits[..., 0].size > 50  # the others count as one, or the normal approximation would not hold
+    hits = np.concatenate([hits[..., often], hits[..., ~often].any(-1, keepdims=True)], -1)
+    expected = np.append(expected[often], expected[~often].sum())
+    error = np.sqrt(expected * (1 - expected) / effective_sample_size(hits.astype(float)))
+    scores = (hits.mean((0, 1)) - expected) / error
+    print(f"largest |z| {np.abs(scores).max():.2f} of {len(scores)} events, rare ones {scores[-1]:.2f}")
     return scores

@@ -112,7 +112,7 @@ def split_merge_alone(program):
     return MoveKernel(program, [move for move in kernel.moves if type(move).__name__ != "Sweep"], name="split-merge")
 
 
-def run(make, num_classes, num_samples=1000, num_chains=16, max_clusters=64):
+def run(make, num_classes, num_samples=600, num_chains=16, max_clusters=64):
     program = functools.partial(isvm, num_classes=num_classes, max_clusters=max_clusters, intercept=num_classes == 2)
     settings = {"num_warmup": 50, "num_samples": num_samples, "num_chains": num_chains}
     mcmc = MCMC(make(program), chain_method="vectorized", progress_bar=False, **settings)
@@ -284,8 +284,10 @@ def test_predictions_are_their_definition(num_classes):
     np.testing.assert_array_equal(found.y, (f > 0).astype(int) if num_classes == 2 else f.argmax(1))
 
 
-@pytest.mark.parametrize(("likelihood", "num_classes"), [("gaussian", 3), ("poisson", 2)])
-def test_clusters_that_one_line_does_not_divide(likelihood, num_classes):
+@pytest.mark.parametrize(
+    ("likelihood", "num_classes", "kernel"), [("gaussian", 3, "slice"), ("poisson", 2, "collapsed")]
+)
+def test_clusters_that_one_line_does_not_divide(likelihood, num_classes, kernel):
     rng = np.random.default_rng(2)
     z = np.arange(150) % 3
     if likelihood == "gaussian":
@@ -295,12 +297,11 @@ def test_clusters_that_one_line_does_not_divide(likelihood, num_classes):
     scores = (X - np.array([X[z == k].mean(0) for k in range(3)])[z]) @ rng.normal(size=(2, num_classes))
     y = (scores * np.array([1, -1, 1])[z][:, None]).argmax(1)
     program = functools.partial(isvm, likelihood=likelihood, num_classes=num_classes, max_clusters=24)
-    for make in KERNELS.values():
-        mcmc = MCMC(make(program), num_warmup=100, num_samples=50, progress_bar=False)
-        mcmc.run(random.key(0), X[:100], y[:100], **settings)
-        found = isvm_predict(mcmc.get_samples(), X[100:], likelihood=likelihood, **settings)
-        assert np.mean(found.y == y[100:]) > 0.8
-        np.testing.assert_allclose(found.votes.sum(1), 1, rtol=1e-4)
+    mcmc = MCMC(KERNELS[kernel](program), num_warmup=100, num_samples=50, progress_bar=False)
+    mcmc.run(random.key(0), X[:100], y[:100], **settings)
+    found = isvm_predict(mcmc.get_samples(), X[100:], likelihood=likelihood, **settings)
+    assert np.mean(found.y == y[100:]) > 0.8
+    np.testing.assert_allclose(found.votes.sum(1), 1, rtol=1e-4)
 
 
 def test_draws_are_checked():
@@ -401,18 +402,18 @@ def test_clusters_that_empty_are_forgotten(kernel):
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-@pytest.mark.parametrize("cost", [1e-3, 1e3])
-def test_duplicates_constant_columns_and_two_data(kernel, cost):
+def test_duplicates_constant_columns_and_two_data(kernel):
     X = np.array([[1.0, 3.0, 0.0], [1.0, 3.0, 0.0], [1.0, 3.0, 1e3], [1.0, 3.0, 1e3], [1.0, 3.0, 1e3]])
     sampler = KERNELS[kernel](functools.partial(isvm, max_clusters=16, num_classes=2))
+    step = jax.jit(lambda state, data, cost: sampler.sample(state, data, {"cost": cost}))
     for rows in (slice(0, 5), slice(1, 3)):
-        y = np.array([0, 1, 0, 1, 1])[rows]
-        state = sampler.init(random.key(0), 0, None, (X[rows], y), {"cost": cost})
-        step = jax.jit(lambda state, X, y: sampler.sample(state, (X, y), {"cost": cost}))
-        for _ in range(20):
-            state = step(state, X[rows], y)
-        assert np.isfinite(state.log_joint)
-        assert all(np.isfinite(value).all() for value in state.z.values())
+        data = X[rows], np.array([0, 1, 0, 1, 1])[rows]
+        for cost in (1e-3, 1e3):
+            state = sampler.init(random.key(0), 0, None, data, {"cost": cost})
+            for _ in range(20):
+                state = step(state, data, cost)
+            assert np.isfinite(state.log_joint)
+            assert all(np.isfinite(value).all() for value in state.z.values())
 
 
 def test_odd_but_right_inputs_mean_the_same():

@@ -77,7 +77,7 @@ class Components(NamedTuple):
 
     nu: Array  # (T-1, 2)
     tau: Array  # (T, d)
-    count: Array  # (T,)
+    held: Array  # (T,), the prior's k and the data
 
 
 class Hyper(NamedTuple):
@@ -88,7 +88,7 @@ class Hyper(NamedTuple):
     concentration: float
     variance: float
     tau: Array  # (d,), k m
-    count: float  # k
+    held: float  # k
     likelihood: str
 
 
@@ -147,7 +147,7 @@ def log_sticks(nu: Array) -> Array:
 
 def log_likelihoods(q: Components, X: Array, hyper: Hyper) -> Array:
     """``E log p(x_d | gamma_t)``, (n, T)."""
-    theta, psi, _ = expectations(hyper.likelihood, q.tau, q.count, hyper.variance)
+    theta, psi, _ = expectations(hyper.likelihood, q.tau, q.held, hyper.variance)
     size, h = row_constants(hyper.likelihood, X, hyper.variance)
     return X @ theta.T - size[:, None] * psi + h[:, None]
 
@@ -159,9 +159,9 @@ def mixture_objective(phi: Array, q: Components, X: Array, weight: Array, hyper:
     alpha = hyper.concentration
     sticks = s.digamma(a) * (a - 1) + s.digamma(b) * (b - alpha) - s.digamma(a + b) * (a + b - 1 - alpha)
     sticks = sticks + s.gammaln(a + b) - s.gammaln(a) - s.gammaln(b) - np.log(alpha)
-    theta, psi, normaliser = expectations(hyper.likelihood, q.tau, q.count, hyper.variance)
-    prior = expectations(hyper.likelihood, hyper.tau, np.asarray(hyper.count, float), hyper.variance)[2]
-    gammas = xp.sum(theta * (q.tau - hyper.tau), axis=1) - psi * (q.count - hyper.count) - normaliser + prior
+    theta, psi, normaliser = expectations(hyper.likelihood, q.tau, q.held, hyper.variance)
+    prior = expectations(hyper.likelihood, hyper.tau, np.asarray(hyper.held, float), hyper.variance)[2]
+    gammas = xp.sum(theta * (q.tau - hyper.tau), axis=1) - psi * (q.held - hyper.held) - normaliser + prior
     z = weight @ (s.xlogy(phi, phi) - phi * log_sticks(q.nu))
     x = weight @ (phi * log_likelihoods(q, X, hyper))
     return (1 + hyper.C2) * (xp.sum(z) + xp.sum(sticks)) + hyper.C2 * (xp.sum(gammas) - xp.sum(x))
@@ -198,7 +198,7 @@ def update_components(phi: Array, X: Array, weight: Array, hyper: Hyper) -> tupl
     """``tau`` (T, d) and ``count`` (T,)."""
     size, _ = row_constants(hyper.likelihood, X, hyper.variance)
     held = weight[:, None] * phi
-    return hyper.tau + held.T @ X, hyper.count + held.T @ size
+    return hyper.tau + held.T @ X, hyper.held + held.T @ size
 
 
 def prior_logits(q: Components, X: Array, hyper: Hyper) -> Array:
@@ -361,7 +361,7 @@ class Fit:
 
     def _components(self) -> None:
         tau, count = update_components(self.phi, self.X, self.weight, self.hyper)
-        self.q = self.q._replace(tau=tau, count=count)
+        self.q = self.q._replace(tau=tau, held=count)
         self._refresh()
         self._record("components")
 
@@ -372,7 +372,7 @@ class Fit:
             return
         phi = self.phi[:, order]
         nu = update_sticks(phi, self.weight, self.hyper.concentration)
-        q = Components(nu, self.q.tau[order], self.q.count[order])
+        q = Components(nu, self.q.tau[order], self.q.held[order])
         mixture = mixture_objective(phi, q, self.X, self.weight, self.hyper)
         if mixture < self.mixture:
             self.phi, self.q, self.mixture = phi, q, mixture
@@ -525,10 +525,11 @@ class InfiniteSVM(ClassifierMixin, BaseEstimator):
 
     Attributes: ``classes_``; ``objective_``, the objective after every single update, never increasing;
     ``num_components_``, those with mass above the threshold; ``responsibilities_`` (n, T), of the training data, given
-    their labels (except where the weight is 0); ``mass_`` (T,), their sums, decreasing; ``means_`` (T, d), of the components (in the principal
-    coordinates if precomputed); ``support_``, a list with the support vectors' indices for each component; ``coef_``
-    and ``intercept_``, for the linear kernel, (T, d) and (T,), or (T, L, d) and (T, L) for more than two classes;
-    ``dual_gap_``, the largest relative gap of the last classifiers; ``n_iter_``; ``n_features_in_``.
+    their labels (except where the weight is 0); ``mass_`` (T,), their sums, as a rule decreasing; ``means_`` (T, d), of
+    the components (in the principal coordinates if precomputed); ``support_``, a list with the support vectors' indices
+    for each component; ``coef_`` and ``intercept_``, for the linear kernel, (T, d) and (T,), or (T, L, d) and (T, L)
+    for more than two classes; ``dual_gap_``, the largest relative gap of the last classifiers; ``n_iter_``;
+    ``n_features_in_``.
 
     >>> import numpy as np
     >>> from regbayes.inference.mean_field import InfiniteSVM
@@ -745,9 +746,9 @@ class InfiniteSVM(ClassifierMixin, BaseEstimator):
     def _hyper(self, Z: Array) -> Hyper:
         component = family(self.likelihood)
         component.check(self.likelihood, Z)
-        mean, count = component.default_prior(Z.shape[1])
-        mean = np.asarray(mean if self.prior_mean is None else self.prior_mean, float)
-        count = float(count if self.prior_count is None else self.prior_count)
+        default_mean, default_count = component.default_prior(Z.shape[1])
+        mean = np.asarray(default_mean if self.prior_mean is None else self.prior_mean, float)
+        count = float(default_count if self.prior_count is None else self.prior_count)
         if mean.shape not in ((), (Z.shape[1],)) or not np.all(component.legal_mean(mean)):
             raise ValueError(
                 f"prior_mean={self.prior_mean!r}: prior_mean must be a number, or ({Z.shape[1]},) of them, inside the "
@@ -777,7 +778,7 @@ class InfiniteSVM(ClassifierMixin, BaseEstimator):
         self.n_iter_ = fit.n_iter
         self.mass_ = fit.weight @ fit.phi
         self.num_components_ = int(np.sum(self.mass_ > self.mass_threshold * np.sum(fit.weight)))
-        self.means_ = fit.q.tau / fit.q.count[:, None]
+        self.means_ = fit.q.tau / fit.q.held[:, None]
         self.dual_gap_ = float(np.max(fit.gaps))
         self._q, self._hyper_ = fit.q, fit.hyper
         self._used = np.flatnonzero(np.any(fit.coef, axis=(1, 2)))
