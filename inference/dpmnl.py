@@ -118,7 +118,7 @@ def mu_given_sigma2(
 ) -> Distribution:
     """``N((k0 m + sum x)/(k0 + n_k), sigma2_k/(k0 + n_k))``."""
     X = check_features(X)
-    m, k0, *_ = prior_of_inputs(X, prior_mean, prior_count, variance_shape, variance_scale)
+    m, k0 = prior_of_inputs(X, prior_mean, prior_count, variance_shape, variance_scale)[:2]
     count = (k0 + counts_of(rest["z"], max_clusters))[:, None]
     return mean_law((k0 * m + cluster_sums(rest["z"], X, max_clusters)) / count, rest["sigma2"], count).to_event(1)
 
@@ -184,7 +184,7 @@ def fit_logits(
         root = jax.vmap(inverse_root)(hessian + precision * eye)
         return m - jnp.einsum("kde,kfe,kf->kd", root, root, gradient), root
 
-    m, root = lax.fori_loop(0, FIT_STEPS, lambda _, fit: newton(*fit, majorise=True), prior)
+    m, root = lax.fori_loop(0, FIT_STEPS, lambda _, fit: newton(fit[0], fit[1], majorise=True), prior)
     _, root = newton(m, root, majorise=False)
     # Single precision may give out; the prior then serves.
     finite = jnp.isfinite(m).all(-1) & jnp.isfinite(root).all((-1, -2))

@@ -188,7 +188,7 @@ def eta_given_omega(
 ) -> InformationNormal:
     """Equation (18), every cluster's ``P = I/nu^2 + c^2 sum x x'/omega``, ``h = c sum y (omega + c ell)/omega x``."""
     A = check_features(X, intercept=intercept)
-    y, _ = check_labels(y, len(A), 2)
+    y = check_labels(y, len(A), 2)[0]
     return _information(rest["z"], (2 * y - 1)[:, None] * A, ell, omega, cost, prior_scale, max_clusters)
 
 

@@ -16,7 +16,7 @@ loss. Two moves redraw all labels, by different means and to the same end:
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -28,7 +28,7 @@ from .target import Sites, Target
 
 Data = Any
 """A tuple of arrays with one row per datum."""
-Law = Distribution | Callable[[Sites], Distribution]
+Law: TypeAlias = Distribution | Callable[[Sites], Distribution]
 """Of a site, or of a site given the rows of the sites before it."""
 
 SWEEP_BLOCK = 128
@@ -61,6 +61,11 @@ class Part(NamedTuple):
     posterior: Callable[[Data], dict[str, Law]] | None = None
     cluster: Callable[[jax.Array, Data], dict[str, Distribution]] | None = None
     evidence: Callable[[jax.Array, Data], jax.Array] | None = None
+
+    def posterior_of(self, data: Data) -> dict[str, Law]:
+        """:attr:`posterior`, of a part that has one."""
+        assert self.posterior is not None
+        return self.posterior(data)
 
     @property
     def integrated(self) -> bool:
@@ -217,10 +222,10 @@ class Sweep(Assignment):
             going = lambda inner: (inner[0] < size) & ~(inner[4] & bool(parts))  # noqa: E731
             j, counts, own, born, _ = lax.while_loop(going, seat, waiting)
             datum, slot = _rows(mixture.data, start + j - 1, 1), own[j - 1]
-            laws = {site: law for part in parts for site, law in part.posterior(datum).items()}
+            laws = {site: law for part in parts for site, law in part.posterior_of(datum).items()}
             drawn: Sites = {}
             for s, (site, law) in enumerate(laws.items()):
-                drawn[site] = _given(law, drawn).sample(random.fold_in(random.fold_in(key_births, s), start + j))
+                drawn[site] = given(law, drawn).sample(random.fold_in(random.fold_in(key_births, s), start + j))
                 sites = {**sites, site: sites[site].at[slot].set(jnp.where(born, drawn[site][0], sites[site][slot]))}
             labels = lax.dynamic_update_slice_in_dim(labels, own, start, 0)
             return start + j, counts, labels, sites, full | jnp.all(counts > 0)
@@ -255,13 +260,13 @@ class Sweep(Assignment):
         counts = counts_of(labels, num_slots).at[labels[i]].add(-1)
         old, fresh = mixture.log_density(z, datum)[:, 0], mixture.log_fresh(z, datum)[:, 0]
         logits = jax.nn.log_softmax(self._logits(counts, old, fresh, mixture.concentration))
-        laws = {site: (part.prior[site], part.posterior(datum)[site]) for part in parts for site in part.sites}
+        laws = {site: (part.prior[site], part.posterior_of(datum)[site]) for part in parts for site in part.sites}
 
         def log_prob(slot: jax.Array, z: Sites) -> jax.Array:
             empty, total = counts == 0, logits[slot]
             for site, (prior, posterior) in laws.items():
                 taken = jnp.arange(num_slots) == slot
-                log_laws = _given(posterior, z).log_prob(z[site]), _given(prior, z).log_prob(z[site])
+                log_laws = given(posterior, z).log_prob(z[site]), given(prior, z).log_prob(z[site])
                 log_law = jnp.where(taken, *log_laws)
                 total = total + jnp.sum(jnp.where(empty, log_law, 0.0))
             return total
@@ -271,7 +276,7 @@ class Sweep(Assignment):
         other = _refresh_empty(key_empty, {**z, self.sites[0]: labels.at[i].set(slot)}, counts, parts)
         drawn: Sites = {}
         for s, (site, (_, posterior)) in enumerate(laws.items()):
-            drawn[site] = _given(posterior, drawn).sample(random.fold_in(key_birth, s))
+            drawn[site] = given(posterior, drawn).sample(random.fold_in(key_birth, s))
             value = other[site].at[slot].set(jnp.where(counts[slot] == 0, drawn[site][0], other[site][slot]))
             other = {**other, site: value}
         return log_prob(labels[i], z) - log_prob(slot, other), target.log_joint(z) - target.log_joint(other)
@@ -361,13 +366,13 @@ def _refresh_empty(key: jax.Array, z: Sites, counts: jax.Array, parts: list[Part
     drawn: Sites = {}
     for s, (site, law) in enumerate(laws.items()):
         shape = counts.shape if isinstance(law, Distribution) else ()  # the rows given have it already
-        drawn[site] = _given(law, drawn).sample(random.fold_in(key, s), shape)
+        drawn[site] = given(law, drawn).sample(random.fold_in(key, s), shape)
         empty = jnp.reshape(counts == 0, (-1,) + (1,) * (drawn[site].ndim - 1))
         z = {**z, site: jnp.where(empty, drawn[site], z[site])}
     return z
 
 
-def _given(law: Law, before: Sites) -> Distribution:
+def given(law: Law, before: Sites) -> Distribution:
     """The law given the sites before it."""
     return law if isinstance(law, Distribution) else law(before)
 

@@ -1,12 +1,14 @@
 r"""Split-merge moves: two clusters become one, or one becomes two, where single labels would never get there."""
 
+from collections.abc import Mapping
+
 import jax
 import jax.numpy as jnp
 from jax import lax, random
 from jax.scipy.special import gammaln
 from numpyro.distributions import Distribution
 
-from .mixtures import Assignment, Mixture, MixtureOf, Part, counts_of, num_slots_of
+from .mixtures import Assignment, Law, Mixture, MixtureOf, Part, counts_of, given, num_slots_of
 from .target import Sites
 
 NUM_LAUNCH = 8
@@ -198,12 +200,17 @@ def _log_ratio(
 ) -> jax.Array:
     """Log of likelihood times prior over the proposal's density, at one cluster's sites."""
     log_density = part.log_density({site: v[None] for site, v in value.items()}, mixture.data)[0]
-    terms = [part.prior[site].log_prob(value[site]) - laws[site].log_prob(value[site]) for site in part.sites]
-    return jnp.sum(jnp.where(group > 0, log_density, 0.0)) + sum(terms, start=jnp.zeros(()))
+    total = jnp.sum(jnp.where(group > 0, log_density, 0.0))
+    for site in part.sites:
+        total = total + given(part.prior[site], value).log_prob(value[site]) - laws[site].log_prob(value[site])
+    return total
 
 
-def _draw(key: jax.Array, laws: dict[str, Distribution]) -> Sites:
-    return {site: law.sample(random.fold_in(key, s)) for s, (site, law) in enumerate(laws.items())}
+def _draw(key: jax.Array, laws: Mapping[str, Law]) -> Sites:
+    drawn: Sites = {}
+    for s, (site, law) in enumerate(laws.items()):
+        drawn[site] = given(law, drawn).sample(random.fold_in(key, s))
+    return drawn
 
 
 def _anchors(

@@ -111,5 +111,5 @@ def hyper(name: str, value: ArrayLike | Distribution) -> jax.Array:
     """A hyper-parameter: the value given, or a site where a prior was given."""
     if isinstance(value, Distribution):
         return numpyro.sample(name, value)
-    check_positive(**{name: value})
+    check_positive(strict=True, **{name: value})
     return jnp.asarray(value, jnp.result_type(float))

@@ -1,12 +1,17 @@
 """The Gibbs infinite SVM: its kernels against enumeration, its limit, its predictions, and the edges."""
 
+import argparse
 import functools
+import pathlib
+import re
+import runpy
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
+from arviz_stats import rhat
 from jax import random
 from numpyro.handlers import seed, trace
 from numpyro.infer import MCMC
@@ -21,6 +26,7 @@ from regbayes.inference import M2DPM, MoveKernel, SplitMerge, isvm_collapsed, is
 from regbayes.inference.isvm import mixture
 from regbayes.models import isvm
 
+EXAMPLES = pathlib.Path(__file__).parents[1] / "examples"
 KERNELS = {"collapsed": isvm_collapsed, "slice": isvm_slice}
 
 
@@ -167,8 +173,6 @@ def test_chains_from_one_cluster_and_from_singletons_agree(kernel):
     settings = {"variance": 0.25, "cost": 1.0, "prior_scale": 1.0}
     mcmc = chains(KERNELS[kernel], X, y, num_warmup=1000, num_samples=3000, max_clusters=340, **settings)
     fields, z = mcmc.get_extra_fields(group_by_chain=True), mcmc.get_samples(group_by_chain=True)["z"]
-    from arviz_stats import rhat
-
     together = np.mean(np.asarray(z)[..., :-1] == np.asarray(z)[..., 1:], axis=-1)
     for name, values in {"num_active": fields["num_active"], "together": together}.items():
         value = float(rhat(np.asarray(values, float)))
@@ -439,3 +443,12 @@ def test_split_merge_needs_a_law_of_every_part():
     state = broken.init(random.key(0), 0, None, (X, y), {})
     with pytest.raises(ValueError, match="split-merge needs the `cluster` law"):
         broken.sample(state, (X, y), {})
+
+
+@pytest.mark.slow
+def test_the_example_runs_as_a_script(capsys):
+    example = runpy.run_path(str(EXAMPLES / "infinite_svm.py"))
+    example["main"](argparse.Namespace(num_data=200, num_warmup=200, num_samples=100, num_chains=1, seed=0))
+    right = dict(re.findall(r"^(.*?), .* +([\d.]+)% right$", capsys.readouterr().out, re.MULTILINE))
+    assert float(right["M2DPM"]) > 85
+    assert float(right["infinite SVM"]) > 85

@@ -433,7 +433,7 @@ def _interior_point(problem: Problem, start: Solution, tol: float, max_iter: int
     for _ in range(max_iter):
         found = problem.certify(c * (truth - p), 0, tol)
         best = _better(best, found, tol)
-        if found.gap <= 0.3 * tol:
+        if best.converged:
             break
         theta = p / z
         total = np.sum(theta, axis=1, keepdims=True)

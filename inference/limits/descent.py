@@ -149,7 +149,7 @@ class Descent:
         self.data, self.clusters, self.problem, self.observe = data, clusters, problem, observe
         self.scale = scale
         self.E = embedding(data.origin, problem.fit_intercept)
-        self.z = self._put(np.zeros(data.shape, np.int32))
+        self.z: Any = self._put(np.zeros(data.shape, np.int32))
         self.spread = 0.0  # s sum_i w_i D
         self.margin = np.zeros(len(clusters.mu))  # 2 c sum_i w_i loss + |eta|^2 / (2 nu^2) of every cluster
         self.length = np.full(len(clusters.mu), self._first_length())  # of the classifiers' steps

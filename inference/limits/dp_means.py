@@ -224,6 +224,7 @@ class Clustering(BaseEstimator):
     max_clusters: int | None
     warm_start: bool
     random_state: Any
+    cluster_centers_: Array
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -73,6 +73,8 @@ class M2DPM(ClassifierMixin, Clustering):
     ['a', 'b']
     """
 
+    classes_: np.ndarray
+
     def __init__(
         self,
         likelihood="gaussian",

@@ -144,7 +144,8 @@ def sweep(data: Data, z: Any, mu: Array, active: Array, eta: Array, hyper: Hyper
         s = hyper.clustering_weight
         rest = weight * (s * exact[0] - a) - np.sum((s * exact[1] - b) * t, axis=1)
         sums[2] = spread + np.where(active, rest, 0)
-    return Sums(z, *sums, each[:, 0], each[:, 1].astype(int), each[:, 2])
+    named = dict(zip(Sums._fields[1:8], sums, strict=True))
+    return Sums(z=z, saving=each[:, 0], index=each[:, 1].astype(int), dearest=each[:, 2], **named)
 
 
 def sum_shapes(B: int, d: int, S: int, p: int) -> tuple[tuple[int, ...], ...]:
@@ -166,7 +167,8 @@ def _sweep(X, rows, z, a, b, eta, hyper, *, likelihood, num_classes, mesh):
     )
     def run(X, rows, z, a, b, eta, hyper):
         def step(total, columns):
-            z, each, parts = _chunk(*columns, a, b, eta, Hyper(*hyper), likelihood, num_classes)
+            x, table, former = columns
+            z, each, parts = _chunk(x, table, former, a, b, eta, Hyper(*hyper), likelihood, num_classes)
             flat = jnp.concatenate([part.ravel() for part in parts])
             return total + flat.astype(total.dtype), (z, each)
 
@@ -250,7 +252,7 @@ def _loss(scores, y, ell):
     """Losses at scores (..., C), one array or one per class."""
     if len(scores) == 1:
         return jnp.maximum(ell - y * scores[0], 0)
-    top, chosen = -jnp.inf, 0.0
+    top, chosen = jnp.asarray(-jnp.inf), jnp.asarray(0.0)
     for k, score in enumerate(scores):
         top = jnp.maximum(top, score + jnp.where(y == k, 0, ell))
         chosen = jnp.where(y == k, score, chosen)
