@@ -3,6 +3,8 @@
 import os
 import pathlib
 
+import pytest
+
 # The backend's optimisations cost more time here than they save: shapes are tiny.
 FLAGS = "--xla_force_host_platform_device_count=2 --xla_backend_optimization_level=0"
 os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {FLAGS}".strip()
@@ -10,3 +12,15 @@ CACHE = pathlib.Path(__file__).parents[1] / ".cache" / "jax"
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(CACHE))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
 os.environ.setdefault("MPLBACKEND", "agg")
+
+MAPS, MANY = pathlib.Path("/proc/self/maps"), 30_000
+
+
+@pytest.fixture(autouse=True)
+def _room_for_compiled_code():
+    """Every compiled function keeps memory maps, of which Linux gives a process 65,530: beyond them XLA crashes."""
+    yield
+    if MAPS.exists() and MAPS.read_bytes().count(b"\n") > MANY:
+        import jax
+
+        jax.clear_caches()
