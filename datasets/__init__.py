@@ -1,5 +1,6 @@
 """The papers' synthetic settings and loaders for their real data."""
 
+from .isvm import make_isvm_setting1, make_isvm_setting2, make_isvm_setting3
 from .real import load, names
 from .synthetic import (
     MixtureTruth,
@@ -14,6 +15,9 @@ from .synthetic import (
 __all__ = [
     "MixtureTruth",
     "load",
+    "make_isvm_setting1",
+    "make_isvm_setting2",
+    "make_isvm_setting3",
     "make_m2dpm_dp",
     "make_m2dpm_setting1",
     "make_m2dpm_setting2",

@@ -1,4 +1,4 @@
-"""Exact samplers, moves, and small-variance limits."""
+"""Exact samplers, moves, small-variance limits and mean-field learners."""
 
 from .checkpoint import load_state, save_state
 from .dpmnl import dpmnl_collapsed, dpmnl_predict
@@ -7,6 +7,7 @@ from .isvm import isvm_collapsed, isvm_predict, isvm_slice
 from .kernel import KernelState, MoveKernel
 from .limits import EMSVC, EMSVR, M2DPM, DPMeans, em_step
 from .margin_weights import MarginWeights
+from .mean_field import InfiniteSVM
 from .mixtures import Mixture, Part, SliceAssignment, Sweep
 from .moves import Augmented, CommonShift, Conditional, Move
 from .multiclass_svm import multiclass_svm_augmentation, multiclass_svm_slice
@@ -27,6 +28,7 @@ __all__ = [
     "Conditional",
     "DPMeans",
     "EllipticalSlice",
+    "InfiniteSVM",
     "KernelState",
     "MarginWeights",
     "Mixture",

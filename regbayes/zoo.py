@@ -113,6 +113,7 @@ ENTRIES: dict[str, Entry] = {
         example=_isvm,
         kernels={"collapsed": inference.isvm_collapsed, "slice": inference.isvm_slice},
         limit=inference.M2DPM,
+        learner=inference.InfiniteSVM,
     ),
     "dpmnl": Entry(
         title="Dirichlet process mixture of multinomial logits",
