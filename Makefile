@@ -61,6 +61,7 @@ bench: $(READY) .venv-peers/.ready
 	$(BIN)/python benchmarks/isvm.py
 	$(BIN)/python benchmarks/m2dpm.py
 	$(BIN)/python benchmarks/pipelines.py
+	$(BIN)/python benchmarks/duality.py
 
 notebooks: $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[notebooks]'

@@ -1,6 +1,6 @@
 """The papers' synthetic settings and loaders for their real data."""
 
-from .isvm import make_isvm_setting1, make_isvm_setting2, make_isvm_setting3
+from .isvm import NonlinearTruth, make_isvm_setting1, make_isvm_setting2, make_isvm_setting3
 from .real import load, names
 from .synthetic import (
     MixtureTruth,
@@ -14,6 +14,7 @@ from .synthetic import (
 
 __all__ = [
     "MixtureTruth",
+    "NonlinearTruth",
     "load",
     "make_isvm_setting1",
     "make_isvm_setting2",

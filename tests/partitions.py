@@ -37,9 +37,11 @@ def partition_scores(z, partitions, logs):
     hits = (canonical(np.asarray(z))[:, :, None] == partitions).all(-1)
     assert (hits.sum(-1) == 1).all()
     often = expected * hits[..., 0].size > 50  # the others count as one, or the normal approximation would not hold
-    hits = np.concatenate([hits[..., often], hits[..., ~often].any(-1, keepdims=True)], -1)
-    expected = np.append(expected[often], expected[~often].sum())
+    rare, mass = hits[..., ~often].any(-1, keepdims=True), expected[~often].sum()
+    hits, expected = hits[..., often], expected[often]
+    if mass * rare.size > 50:
+        hits, expected = np.concatenate([hits, rare], -1), np.append(expected, mass)
     error = np.sqrt(expected * (1 - expected) / effective_sample_size(hits.astype(float)))
     scores = (hits.mean((0, 1)) - expected) / error
-    print(f"largest |z| {np.abs(scores).max():.2f} of {len(scores)} events, rare ones {scores[-1]:.2f}")
+    print(f"largest |z| {np.abs(scores).max():.2f} of {len(scores)} events")
     return scores
