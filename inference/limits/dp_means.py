@@ -15,6 +15,7 @@ References:
 
 import functools
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from numbers import Integral
 from typing import Any
@@ -213,7 +214,7 @@ def fit_clusters(
     return outcome
 
 
-class Clustering(BaseEstimator):
+class Clustering(BaseEstimator, ABC):
     """What :class:`DPMeans` and :class:`.M2DPM` share."""
 
     likelihood: str
@@ -297,8 +298,9 @@ class Clustering(BaseEstimator):
             )
         return outcome
 
+    @abstractmethod
     def _classifiers(self) -> Array:
-        raise NotImplementedError
+        """(K, S, p), of the fit before."""
 
     def _divergences(self, X: Array) -> Array:
         check_support(self.likelihood, X)
