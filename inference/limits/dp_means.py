@@ -41,7 +41,7 @@ RULE_SIZE = 512  # data that choose their number without a penalty
 MOST = 32  # clusters that the rule considers
 GROWTH = 8  # from a random part to the next
 ROUGH = 1e-3  # the tolerance on parts
-HASTE = 1.05  # clusters opened in haste tend to be cut up: they must lower the objective by as much
+HASTE = 0.5  # of the penalty opens clusters in haste: the farthest of few data are nearer than those of many
 
 
 def choose_means(likelihood: str, X: Array, weight: Array, most: float = MOST) -> Array:
@@ -94,7 +94,7 @@ def scout(
     mu: Array,
     penalty: float,
     scale: float = 1.0,
-    settled: float = SETTLED,
+    haste: bool = False,
     most: float = np.inf,
     max_iter: int = 300,
 ) -> tuple[Array, float]:
@@ -104,10 +104,11 @@ def scout(
     :param weight: (n,) positive weights.
     :param mu: (K, d) means to start from.
     :param scale: multiplies the weights in the objective.
-    :param settled: the relative fall of the objective after which a cluster may open.
+    :param haste: clusters open before the others have settled, from the fraction ``HASTE`` of the penalty on.
     :param most: clusters.
     """
     distance, rows, previous = divergences_from(likelihood, X, np.mean(X, axis=0)), np.arange(len(X)), np.inf
+    settled, threshold = (np.inf, HASTE * penalty) if haste else (SETTLED, penalty)
     for n_iter in range(1, max_iter + 1):
         D = distance(mu)
         z = np.argmin(D, axis=1)
@@ -115,7 +116,7 @@ def scout(
         objective = scale * np.sum(paid) + penalty * len(mu)
         fall, previous = previous - objective, objective
         dearest = int(np.argmax(paid))
-        opens = fall <= max(settled, ROUGH) * objective and paid[dearest] > penalty and len(mu) < most
+        opens = fall <= settled * objective and paid[dearest] > threshold and len(mu) < most
         if opens:
             z[dearest] = len(mu)
             mu = np.concatenate([mu, means(likelihood, np.ones(1), X[[dearest]])])
@@ -130,28 +131,23 @@ def scout(
 def first_means(X: Array, weight: Array, part: Callable[[int], Array], problem: Problem, max_iter: int) -> Array:
     """Means (K, d) to start from, found on few data, the random rows ``part(size)``.
 
-    Without a penalty they are those of :func:`choose_means`. Given one, they are DP-means's: from a single cluster,
-    with care and in haste; with classifiers with care, and from the chosen means. The lowest end counts; one that
-    opened clusters in haste must end clearly lower.
+    Without a penalty they are those of :func:`choose_means`. Given one, they are DP-means's, from a single cluster
+    with care; without classifiers also in haste, with them also from the chosen means. The lowest end counts.
     """
     likelihood, most = problem.likelihood, problem.max_clusters
+    chosen = np.empty(0)
+    if problem.num_classes or not np.isfinite(problem.penalty):
+        rows = part(RULE_SIZE)
+        chosen = choose_means(likelihood, X[rows], weight[rows], min(MOST, most))
+    if not np.isfinite(problem.penalty):
+        return chosen
     rows = part(SCOUT_SIZE)
     few, w = X[rows], weight[rows]
-    candidates = []
-    if np.isfinite(problem.penalty):
-        mean = means(likelihood, np.sum(w, keepdims=True), w[None] @ few)
-        candidates.append((mean, SETTLED))
-        if not problem.num_classes:
-            candidates += [(mean, np.inf), (means(likelihood, np.ones(1), few[:1]), np.inf)]
-    if problem.num_classes or not candidates:
-        rows = part(RULE_SIZE)
-        candidates.append((choose_means(likelihood, X[rows], weight[rows], min(MOST, most)), SETTLED))
-    if not np.isfinite(problem.penalty):
-        return candidates[0][0]
     penalty, scale = problem.penalty / problem.hyper.clustering_weight, float(np.sum(weight) / np.sum(w))
-    ends = [scout(likelihood, few, w, mu, penalty, scale, settled, most, max_iter) for mu, settled in candidates]
-    prices = [J * (HASTE if settled > 1 else 1.0) for (_, J), (_, settled) in zip(ends, candidates, strict=True)]
-    return ends[int(np.argmin(prices))][0]
+    mean = means(likelihood, np.sum(w, keepdims=True), w[None] @ few)
+    starts = (mean, False), (chosen, False) if problem.num_classes else (mean, True)
+    ends = [scout(likelihood, few, w, mu, penalty, scale, haste, most, max_iter) for mu, haste in starts]
+    return min(ends, key=lambda end: end[1])[0]
 
 
 @functools.cache
