@@ -56,7 +56,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from ...models.families import family
-from ..duality.crammer_singer import Solution, compiled, crammer_singer
+from ..duality import Solution, crammer_singer
+from ..duality.problem import compiled
 from ..limits.svm import check_number
 
 __all__ = ["InfiniteSVM"]
