@@ -13,7 +13,9 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from regbayes.datasets.isvm import make_isvm_setting3
 from regbayes.inference.limits import EMSVC
-from regbayes.inference.mean_field import InfiniteSVM, isvm
+from regbayes.inference.mean_field import InfiniteSVM, conjugate
+from regbayes.inference.mean_field import isvm_equations as isvm
+from regbayes.inference.mean_field.isvm_joint import joint_assignments
 from regbayes.models.families import family
 
 LIKELIHOODS = ["gaussian", "bernoulli", "poisson", "multinomial"]
@@ -57,10 +59,10 @@ def definition(fit):
         )
     x = 0.0
     for t in range(T):
-        theta, psi, normaliser = isvm.expectations(hyper.likelihood, tau[t], count[t], hyper.variance)
-        prior = isvm.expectations(hyper.likelihood, hyper.tau, np.float64(hyper.held), hyper.variance)[2]
+        theta, psi, normaliser = conjugate.expectations(hyper.likelihood, tau[t], count[t], hyper.variance)
+        prior = conjugate.expectations(hyper.likelihood, hyper.tau, np.float64(hyper.held), hyper.variance)[2]
         x += theta @ (tau[t] - hyper.tau) - psi * (count[t] - hyper.held) - normaliser + prior
-        size, h = isvm.row_constants(hyper.likelihood, fit.X, hyper.variance)
+        size, h = conjugate.row_constants(hyper.likelihood, fit.X, hyper.variance)
         x -= w * phi[:, t] @ (fit.X @ theta - size * psi + h)
     margin = sum(np.sum(coef * fit.inputs.scores(coef)) for coef in fit.coef) / 2
     for d, y in enumerate(fit.y):
@@ -118,11 +120,11 @@ def test_expectations_are_derivatives_of_the_families_normalisers():
             slopes = jax.vmap(jax.grad(law.log_normaliser, argnums=(0, 1)), (0, 0, None))
             theta, psi = slopes(jnp.asarray(tau), jnp.asarray(count), 1.7)
             size, h = law.size(jnp.asarray(X)), law.base(jnp.asarray(X), 1.7)
-        found = isvm.expectations(likelihood, tau, count, 1.7)
+        found = conjugate.expectations(likelihood, tau, count, 1.7)
         assert found[0] == pytest.approx(np.asarray(theta), rel=1e-9)
         assert found[1] == pytest.approx(-np.asarray(psi), rel=1e-9, abs=1e-12)
-        assert isvm.row_constants(likelihood, X, 1.7)[0] == pytest.approx(np.asarray(size))
-        assert isvm.row_constants(likelihood, X, 1.7)[1] == pytest.approx(np.asarray(h), abs=1e-12)
+        assert conjugate.row_constants(likelihood, X, 1.7)[0] == pytest.approx(np.asarray(size))
+        assert conjugate.row_constants(likelihood, X, 1.7)[1] == pytest.approx(np.asarray(h), abs=1e-12)
 
 
 @pytest.mark.parametrize("likelihood", ["gaussian", "poisson"])
@@ -173,7 +175,7 @@ def test_joint_assignments_are_optimal():
     n, T, L, scale, cost = 12, 4, 3, 2.0, 5.0
     logits, G = rng.normal(size=(n, T)), 2 * rng.normal(size=(n, T, L))
     phi = np.empty((n, T))
-    isvm.joint_assignments(logits, G, scale, cost, 1e-10, phi)
+    joint_assignments(logits, G, scale, cost, 1e-10, phi)
 
     def price(phi, d):
         return scale * np.sum(phi * (np.log(phi) - logits[d])) + cost * np.max(phi @ G[d])

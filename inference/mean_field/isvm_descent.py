@@ -1,0 +1,225 @@
+"""The infinite SVM's coordinate descent: the updates of :mod:`.isvm_equations` and the classifiers' duals, in turn."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.special
+
+from ..duality import Solution, crammer_singer
+from .isvm_equations import (
+    Components,
+    Hyper,
+    expert_losses,
+    margins,
+    mixture_objective,
+    prior_logits,
+    risk,
+    softmax,
+    update_components,
+    update_sticks,
+)
+from .isvm_joint import joint_assignments
+
+__all__ = ["Descent", "Inputs"]
+
+Array = np.ndarray
+
+DISCARD = 1e-10  # data with less responsibility do not train a component
+
+
+class Inputs(NamedTuple):
+    """What the experts see, scaled so that their prior is standard: rows, or a Gram matrix."""
+
+    values: Array  # (n, p) or (n, n)
+    precomputed: bool
+
+    def scores(self, coef: Array) -> Array:
+        """(n, L) of the classifier ``sum_d coef_d x_d'``."""
+        return self.values @ coef if self.precomputed else self.values @ (coef.T @ self.values).T
+
+
+class Descent:
+    """A descent from given responsibilities.
+
+    ``observe(update, fit)`` is called after every single update; ``trace`` has the objective then.
+    """
+
+    def __init__(
+        self,
+        X: Array,
+        inputs: Inputs,
+        y: Array,
+        weight: Array,
+        ell: Array,
+        coupling: str,
+        hyper: Hyper,
+        phi: Array,
+        observe: Callable[[str, Any], None] | None = None,
+    ):
+        self.X, self.inputs, self.y, self.weight, self.ell = X, inputs, y, weight, ell
+        self.coupling, self.hyper, self.observe = coupling, hyper, observe
+        n, T, L = len(X), phi.shape[1], len(ell)
+        self.phi = phi
+        self.q = Components(update_sticks(phi, weight, hyper.concentration), *update_components(phi, X, weight, hyper))
+        self.coef = np.zeros((T, n, L))  # mu_t = sum_d coef_td x_d'
+        self.scores = np.zeros((T, n, L))
+        self.norms = np.zeros(T)  # |mu_t|^2
+        self.omega_share = np.zeros((T, n, L))  # alpha / C_i, where the next dual starts
+        self.gaps = np.zeros(T)
+        self.mixture = mixture_objective(phi, self.q, X, weight, hyper)
+        self.trace: list[float] = []
+        self.n_iter, self.converged = 0, False
+        self._record("start")
+
+    @property
+    def objective(self) -> float:
+        """``J``."""
+        return self.trace[-1]
+
+    def run(self, max_iter: int, tol: float, dual_tol: float) -> "Descent":
+        """Descend until a sweep of all updates lowers ``J`` by ``tol`` or less for a datum of weight 1."""
+        precision = max(dual_tol, 1e-3)  # of the duals, while much else is in motion
+        self.converged = False
+        while self.n_iter < max_iter and not self.converged:
+            before = self.objective
+            self._classify(precision)
+            self._assign()
+            self._sticks()
+            self._components()
+            self._order()
+            self.n_iter += 1
+            if before - self.objective <= tol * np.sum(self.weight):
+                self.converged = precision <= dual_tol
+                precision = max(dual_tol, precision / 1000)
+        return self
+
+    def _margin(self) -> float:
+        R = self.weight @ risk(self.coupling, self.phi, self.scores, self.y, self.ell)
+        return float(np.sum(self.norms) / 2 + self.hyper.C1 * R)
+
+    def _record(self, update: str) -> None:
+        self.trace.append(float(self.mixture) + self._margin())
+        if self.observe:
+            self.observe(update, self)
+
+    def _refresh(self) -> None:
+        self.mixture = mixture_objective(self.phi, self.q, self.X, self.weight, self.hyper)
+
+    def _sticks(self) -> None:
+        self.q = self.q._replace(nu=update_sticks(self.phi, self.weight, self.hyper.concentration))
+        self._refresh()
+        self._record("sticks")
+
+    def _components(self) -> None:
+        tau, count = update_components(self.phi, self.X, self.weight, self.hyper)
+        self.q = self.q._replace(tau=tau, held=count)
+        self._refresh()
+        self._record("components")
+
+    def _order(self) -> None:
+        """Components in the order of their mass, with the sticks that belong to it, if ``J`` falls."""
+        order = np.argsort(-(self.weight @ self.phi), kind="stable")
+        if np.array_equal(order, np.arange(len(order))):
+            return
+        phi = self.phi[:, order]
+        nu = update_sticks(phi, self.weight, self.hyper.concentration)
+        q = Components(nu, self.q.tau[order], self.q.held[order])
+        mixture = mixture_objective(phi, q, self.X, self.weight, self.hyper)
+        if mixture < self.mixture:
+            self.phi, self.q, self.mixture = phi, q, mixture
+            self.coef, self.scores, self.norms = self.coef[order], self.scores[order], self.norms[order]
+            self.omega_share, self.gaps = self.omega_share[order], self.gaps[order]
+            self._record("order")
+
+    def _assign(self) -> None:
+        hyper = self.hyper
+        logits = prior_logits(self.q, self.X, hyper)
+        if self.coupling == "relaxed":
+            losses = expert_losses(self.scores, self.y, self.ell)
+            self.phi = softmax(logits - hyper.C1 / (1 + hyper.C2) * losses)
+        else:
+            G = np.ascontiguousarray(margins(self.scores, self.y, self.ell).transpose(1, 0, 2))
+            phi = np.empty_like(self.phi)
+            joint_assignments(logits, G, 1 + hyper.C2, hyper.C1, 1e-9, phi)
+
+            def price(phi):
+                entropy = np.sum(scipy.special.xlogy(phi, phi) - phi * logits, axis=1)
+                return (1 + hyper.C2) * entropy + hyper.C1 * np.max(np.einsum("nt,ntl->nl", phi, G), axis=1)
+
+            lower = price(phi) <= price(self.phi)
+            self.phi = np.where(lower[:, None], phi, self.phi)
+        self._refresh()
+        self._record("assignments")
+
+    def _classify(self, tol: float) -> None:
+        if self.coupling == "relaxed":
+            for t in range(self.phi.shape[1]):
+                self._classify_expert(t, tol)
+        else:
+            self._classify_jointly(tol)
+
+    def _classify_expert(self, t: int, tol: float) -> None:
+        """Problem (12) of a component; data with next to no responsibility are discarded."""
+        cost = self.hyper.C1 * self.weight * self.phi[:, t]
+        kept = np.flatnonzero(self.phi[:, t] * (self.weight > 0) >= DISCARD)
+        if not len(kept) and not self.norms[t]:
+            return
+        found = self._solve(self._part(kept), kept, cost[kept], self.omega_share[t][kept], tol)
+        self.omega_share[t] = 0.0
+        self.omega_share[t][kept] = found.alpha / np.maximum(cost[kept], 1e-300)[:, None]
+        self.gaps[t] = found.gap
+        coef = np.zeros_like(self.coef[t])
+        coef[kept] = found.alpha
+        scores = self.inputs.scores(coef)
+        norm = float(np.sum(coef * scores))
+        losses = [expert_losses(s[None], self.y, self.ell)[:, 0] for s in (scores, self.scores[t])]
+        new, old = norm / 2 + cost @ losses[0], self.norms[t] / 2 + cost @ losses[1]
+        if new < old:
+            self.coef[t], self.scores[t], self.norms[t] = coef, scores, norm
+            self._record("classifier")
+
+    def _classify_jointly(self, tol: float) -> None:
+        """Problem (10): one machine on ``phi_d ⊗ x_d``, where expert ``t`` has the multipliers ``phi_dt alpha_d``."""
+        phi, values = self.phi, self.inputs.values
+        kept = np.flatnonzero(self.weight > 0)
+        used = np.flatnonzero(np.max(phi, axis=0) >= DISCARD)
+        P = phi[np.ix_(kept, used)]
+        if self.inputs.precomputed or len(used) * values.shape[1] > len(kept):
+            K = values[np.ix_(kept, kept)] if self.inputs.precomputed else values[kept] @ values[kept].T
+            part = Inputs((P @ P.T) * K, True)
+        else:
+            part = Inputs((P[:, :, None] * values[kept][:, None, :]).reshape(len(kept), -1), False)
+        cost = self.hyper.C1 * self.weight
+        found = self._solve(part, kept, cost[kept], self.omega_share[0][kept], tol)
+        self.omega_share[0] = 0.0
+        self.omega_share[0][kept] = found.alpha / cost[kept][:, None]
+        self.gaps[:] = found.gap
+        alpha = np.zeros_like(self.coef[0])
+        alpha[kept] = found.alpha
+        coef = phi.T[:, :, None] * alpha
+        scores = np.stack([self.inputs.scores(c) for c in coef])
+        norms = np.einsum("tnl,tnl->t", coef, scores)
+        before = self.coef, self.scores, self.norms
+        old = self._margin()
+        self.coef, self.scores, self.norms = coef, scores, norms
+        if self._margin() < old:
+            self._record("classifiers")
+        else:
+            self.coef, self.scores, self.norms = before
+
+    def _part(self, kept: Array) -> Inputs:
+        values = self.inputs.values[kept]
+        return Inputs(values[:, kept] if self.inputs.precomputed else values, self.inputs.precomputed)
+
+    def _solve(self, part: Inputs, kept: Array, cost: Array, share: Array, tol: float) -> Solution:
+        return crammer_singer(
+            part.values,
+            self.y[kept],
+            cost,
+            num_classes=len(self.ell),
+            ell=self.ell,
+            precomputed=part.precomputed,
+            alpha=share * cost[:, None],
+            tol=tol,
+        )
