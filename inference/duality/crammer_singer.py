@@ -80,7 +80,7 @@ def crammer_singer(
     kept = np.flatnonzero(cost > 0)
     part = inputs[np.ix_(kept, kept)] if precomputed else inputs[kept]
     problem = Problem(np.ascontiguousarray(part), b[kept], y[kept], cost[kept], precomputed)
-    found = _solve(problem, problem.feasible(alpha[kept]), tol, max_iter)
+    found = solve(problem, problem.feasible(alpha[kept]), tol, max_iter)
     full = np.zeros(b.shape)
     full[kept] = found.alpha
     if found.weights is None:
@@ -142,8 +142,8 @@ def _margins(y: Array, num_classes: int, ell: Any, offset: Array | None) -> Arra
     return np.ascontiguousarray(b)
 
 
-def _solve(problem: Problem, alpha: Array, tol: float, max_iter: int) -> Solution:
-    """Ascend until the gap is small; where that is slow and the weights are few, finish by interior-point steps."""
+def solve(problem: Problem, alpha: Array, tol: float, max_iter: int = 10_000) -> Solution:
+    """From a feasible ``alpha`` ascend until the gap is small; where that is slow, finish by interior-point steps."""
     best = problem.certify(alpha, 0, tol)
     alpha, n_iter, patience, longest = alpha.copy(), 0, _patience(problem), 32
     while not best.converged and n_iter < max_iter:

@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.special
 
-from ..duality import Solution, crammer_singer
+from ..duality.crammer_singer import solve
+from ..duality.problem import Problem, Solution
 from .isvm_equations import (
     Components,
     Hyper,
@@ -14,10 +15,10 @@ from .isvm_equations import (
     margins,
     mixture_objective,
     prior_logits,
-    risk,
     softmax,
     update_components,
     update_sticks,
+    vote_losses,
 )
 from .isvm_joint import joint_assignments
 
@@ -64,6 +65,7 @@ class Descent:
         self.q = Components(update_sticks(phi, weight, hyper.concentration), *update_components(phi, X, weight, hyper))
         self.coef = np.zeros((T, n, L))  # mu_t = sum_d coef_td x_d'
         self.scores = np.zeros((T, n, L))
+        self.losses = expert_losses(self.scores, y, ell)  # (n, T), kept up to date where relaxed
         self.norms = np.zeros(T)  # |mu_t|^2
         self.omega_share = np.zeros((T, n, L))  # alpha / C_i, where the next dual starts
         self.gaps = np.zeros(T)
@@ -95,8 +97,11 @@ class Descent:
         return self
 
     def _margin(self) -> float:
-        R = self.weight @ risk(self.coupling, self.phi, self.scores, self.y, self.ell)
-        return float(np.sum(self.norms) / 2 + self.hyper.C1 * R)
+        if self.coupling == "relaxed":
+            losses = np.sum(self.phi * self.losses, axis=1)
+        else:
+            losses = vote_losses(self.phi, self.scores, self.y, self.ell)
+        return float(np.sum(self.norms) / 2 + self.hyper.C1 * (self.weight @ losses))
 
     def _record(self, update: str) -> None:
         self.trace.append(float(self.mixture) + self._margin())
@@ -129,15 +134,14 @@ class Descent:
         if mixture < self.mixture:
             self.phi, self.q, self.mixture = phi, q, mixture
             self.coef, self.scores, self.norms = self.coef[order], self.scores[order], self.norms[order]
-            self.omega_share, self.gaps = self.omega_share[order], self.gaps[order]
+            self.losses, self.omega_share, self.gaps = self.losses[:, order], self.omega_share[order], self.gaps[order]
             self._record("order")
 
     def _assign(self) -> None:
         hyper = self.hyper
         logits = prior_logits(self.q, self.X, hyper)
         if self.coupling == "relaxed":
-            losses = expert_losses(self.scores, self.y, self.ell)
-            self.phi = softmax(logits - hyper.C1 / (1 + hyper.C2) * losses)
+            self.phi = softmax(logits - hyper.C1 / (1 + hyper.C2) * self.losses)
         else:
             G = np.ascontiguousarray(margins(self.scores, self.y, self.ell).transpose(1, 0, 2))
             phi = np.empty_like(self.phi)
@@ -173,10 +177,9 @@ class Descent:
         coef[kept] = found.alpha
         scores = self.inputs.scores(coef)
         norm = float(np.sum(coef * scores))
-        losses = [expert_losses(s[None], self.y, self.ell)[:, 0] for s in (scores, self.scores[t])]
-        new, old = norm / 2 + cost @ losses[0], self.norms[t] / 2 + cost @ losses[1]
-        if new < old:
-            self.coef[t], self.scores[t], self.norms[t] = coef, scores, norm
+        losses = expert_losses(scores[None], self.y, self.ell)[:, 0]
+        if norm / 2 + cost @ losses < self.norms[t] / 2 + cost @ self.losses[:, t]:
+            self.coef[t], self.scores[t], self.norms[t], self.losses[:, t] = coef, scores, norm, losses
             self._record("classifier")
 
     def _classify_jointly(self, tol: float) -> None:
@@ -209,17 +212,10 @@ class Descent:
             self.coef, self.scores, self.norms = before
 
     def _part(self, kept: Array) -> Inputs:
-        values = self.inputs.values[kept]
-        return Inputs(values[:, kept] if self.inputs.precomputed else values, self.inputs.precomputed)
+        values, precomputed = self.inputs
+        return Inputs(values[np.ix_(kept, kept)] if precomputed else values[kept], precomputed)
 
     def _solve(self, part: Inputs, kept: Array, cost: Array, share: Array, tol: float) -> Solution:
-        return crammer_singer(
-            part.values,
-            self.y[kept],
-            cost,
-            num_classes=len(self.ell),
-            ell=self.ell,
-            precomputed=part.precomputed,
-            alpha=share * cost[:, None],
-            tol=tol,
-        )
+        """The dual from where it ended last; the arguments need no check."""
+        problem = Problem(part.values, self.ell[self.y[kept]], self.y[kept], cost, part.precomputed)
+        return solve(problem, problem.feasible(share * cost[:, None]), tol)

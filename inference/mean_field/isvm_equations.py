@@ -112,10 +112,8 @@ def expert_losses(scores: Array, y: Array, ell: Array) -> Array:
     return margins(scores, y, ell).max(axis=-1).T
 
 
-def risk(coupling: str, phi: Array, scores: Array, y: Array, ell: Array) -> Array:
-    """(n,) each datum's share of ``R``, from scores (T, n, L)."""
-    if coupling == "relaxed":
-        return (phi * expert_losses(scores, y, ell)).sum(axis=1)
+def vote_losses(phi: Array, scores: Array, y: Array, ell: Array) -> Array:
+    """(n,) losses of the weighted vote on every datum, from scores (T, n, L)."""
     xp = phi.__array_namespace__()
     return xp.einsum("nt,tnl->nl", phi, margins(scores, y, ell)).max(axis=1)
 
