@@ -203,6 +203,20 @@ def test_one_seed_has_no_spread(tmp_path):
     assert "over 1 seed." in text
 
 
+def test_differences_are_taken_seed_by_seed(tmp_path):
+    def cell(setting, method, seed, options):
+        return {"accuracy": 10.0 * seed + (seed if method else 0.0)}
+
+    experiment = dataclasses.replace(tiny(), cell=cell, compare=(("learner", "oracle"),))
+    text, record, _ = run(experiment, tmp_path)
+    assert ["here", "learner", "-", "oracle", "+1.00", "(0.58)", "-"] in [line.split() for line in text.splitlines()]
+    assert "Differences: mean (standard error) over the same seeds." in text
+    entry = record["differences"][0]
+    assert (entry["setting"], entry["methods"], entry["metric"]) == ("here", ["learner", "oracle"], "accuracy")
+    assert (entry["mean"], entry["standard_error"]) == (1.0, pytest.approx(1 / 3**0.5))
+    assert "Differences" not in run(experiment, tmp_path / "one", num_seeds=1)[0]
+
+
 def test_an_interrupted_run_goes_on(tmp_path):
     calls = []
     with pytest.raises(KeyboardInterrupt):

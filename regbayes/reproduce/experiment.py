@@ -97,6 +97,7 @@ class Experiment:
     :param paper: (setting, method) -> metric -> the paper's mean and standard deviation (None where it gives none).
     :param num_seeds: how many seeds, and how many if fast.
     :param notes: what to know when comparing.
+    :param compare: pairs of methods, of which the differences seed by seed are reported too.
     """
 
     title: str
@@ -108,6 +109,7 @@ class Experiment:
     paper: Mapping[tuple[str, str], Mapping[str, tuple[float, float | None]]]
     num_seeds: tuple[int, int] = (20, 2)
     notes: tuple[str, ...] = ()
+    compare: tuple[tuple[str, str], ...] = ()
 
 
 class OtherSettings(Exception):
@@ -209,9 +211,9 @@ def run_experiment(
         _write(path, {**record, "complete": False, "cells": cells})
         seconds = time.perf_counter() - start
         progress(f"[{i}/{len(todo)}] {setting}, {method}, seed {seed}: {_brief(experiment, result)} [{seconds:.1f} s]")
-    summary = _summary(experiment, cells)
-    text = _report(name, experiment, summary, options)
-    _write(path, {**record, "complete": True, "summary": summary, "cells": cells})
+    summary, differences = _summary(experiment, cells), _differences(experiment, cells)
+    text = _report(name, experiment, summary, differences, options)
+    _write(path, {**record, "complete": True, "summary": summary, "differences": differences, "cells": cells})
     path.with_suffix(".txt").write_text(text + "\n")
     return text
 
@@ -290,13 +292,39 @@ def _summary(experiment: Experiment, cells: Sequence[Mapping[str, Any]]) -> list
     return entries
 
 
+def _differences(experiment: Experiment, cells: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Mean and standard error of the differences between two methods with the same seeds."""
+    found = {(c["setting"], c["method"], c["seed"]): c["result"] for c in cells}
+    entries = []
+    for setting in experiment.settings:
+        for method, other in experiment.compare:
+            pairs = [
+                (result, found[setting, other, seed])
+                for (where, who, seed), result in found.items()
+                if (where, who) == (setting, method) and (setting, other, seed) in found
+            ]
+            for key in experiment.metrics:
+                values = [mine[key] - theirs[key] for mine, theirs in pairs if key in mine and key in theirs]
+                if len(values) > 1:
+                    error = float(np.std(values, ddof=1)) / len(values) ** 0.5
+                    entry = {"setting": setting, "methods": [method, other], "metric": key}
+                    entries.append({**entry, "mean": float(np.mean(values)), "standard_error": error})
+    return entries
+
+
 def _spread(values: Sequence[float]) -> dict[str, Any]:
     n = len(values)
     mean, sd = float(np.mean(values)) if n else None, float(np.std(values, ddof=1)) if n > 1 else None
     return {"mean": mean, "sd": sd, "num_seeds": n}
 
 
-def _report(name: str, experiment: Experiment, summary: Sequence[Mapping[str, Any]], options: Options) -> str:
+def _report(
+    name: str,
+    experiment: Experiment,
+    summary: Sequence[Mapping[str, Any]],
+    differences: Sequence[Mapping[str, Any]],
+    options: Options,
+) -> str:
     """The table as text: for each metric the paper's number, then ours, each with its standard deviation."""
     rows: dict[tuple[str, str], dict[str, Mapping[str, Any]]] = {}
     for entry in summary:
@@ -315,7 +343,22 @@ def _report(name: str, experiment: Experiment, summary: Sequence[Mapping[str, An
     notes = [f"Mean (standard deviation) over {span} seed{'s' * (span != '1')}.", *experiment.notes]
     if options.fast:
         notes.append("A fast run: fewer seeds, folds and hyper-parameters and smaller synthetic data; only a sketch.")
-    return "\n".join([f"{name}: {experiment.title}", "", *_align([header, *lines]), "", *notes])
+    table = [*_align([header, *lines]), "", *_paired(experiment, differences)]
+    return "\n".join([f"{name}: {experiment.title}", "", *table, *notes])
+
+
+def _paired(experiment: Experiment, differences: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The differences as text."""
+    rows: dict[tuple[str, str], dict[str, str]] = {}
+    for entry in differences:
+        digits = experiment.metrics[entry["metric"]].digits + 1
+        number = f"{entry['mean']:+.{digits}f} ({entry['standard_error']:.{digits}f})"
+        rows.setdefault((entry["setting"], " - ".join(entry["methods"])), {})[entry["metric"]] = number
+    if not rows:
+        return []
+    header = ["setting", "difference", *(metric.heading for metric in experiment.metrics.values())]
+    lines = [[*key, *(row.get(metric, "-") for metric in experiment.metrics)] for key, row in rows.items()]
+    return [*_align([header, *lines]), "", "Differences: mean (standard error) over the same seeds."]
 
 
 def _number(value: Mapping[str, Any] | None, digits: int) -> str:

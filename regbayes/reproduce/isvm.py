@@ -149,6 +149,7 @@ TABLE1 = Experiment(
         "The standard deviation is over data sets, which differ much. F1 is the mean over the classes.",
         "Bayes knows the labels' law: nobody does better on average.",
     ),
+    compare=(("Linear-iSVM", "Linear-SVM"), ("RBF-iSVM", "RBF-SVM")),
 )
 
 TABLE2 = Experiment(
@@ -181,4 +182,5 @@ TABLE2 = Experiment(
         "1-slack problem, whose support vectors are cutting planes: with noisy labels at least the misclassified data",
         "have multipliers, which is more than 16 of 100.",
     ),
+    compare=(("RBF-iSVM", "RBF-SVM"),),
 )
