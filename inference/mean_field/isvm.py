@@ -23,7 +23,7 @@ __all__ = ["InfiniteSVM"]
 Array = np.ndarray
 
 STARTS = (1, 2, 3, 5, 8, 13, 21, 34)  # components of the k-means that fits start from
-ROUGH_ITER, ROUGH_TOL = 8, 1e-2  # of the fits from all starts, before the best goes on
+ROUGH_ITER, ROUGH_TOL = 2, 1e-2  # of the fits from all starts, before the best goes on
 SUPPORT = 1e-3  # of C_1: the least multiplier of a support vector
 
 
@@ -187,6 +187,7 @@ class InfiniteSVM(ClassifierMixin, BaseEstimator):
         best: Descent | None = None
         for phi in self._starts(Z, weight):
             fit = Descent(Z, inputs, y, weight, ell, self.coupling, hyper, phi, observe)
+            fit.settle(ROUGH_TOL)  # with classifiers of no opinion, hence no margin to speak of
             fit.run(min(ROUGH_ITER, self.max_iter), max(ROUGH_TOL, self.tol), max(1e-3, self.dual_tol))
             if best is None or fit.objective < best.objective:
                 best = fit

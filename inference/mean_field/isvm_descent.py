@@ -27,6 +27,7 @@ __all__ = ["Descent", "Inputs"]
 Array = np.ndarray
 
 DISCARD = 1e-10  # data with less responsibility do not train a component
+SETTLE = 2  # the most sweeps over the other updates between those of the classifiers
 
 
 class Inputs(NamedTuple):
@@ -80,21 +81,29 @@ class Descent:
         return self.trace[-1]
 
     def run(self, max_iter: int, tol: float, dual_tol: float) -> "Descent":
-        """Descend until a sweep of all updates lowers ``J`` by ``tol`` or less for a datum of weight 1."""
+        """Descend until all updates lower ``J`` by ``tol`` or less for a datum of weight 1."""
         precision = max(dual_tol, 1e-3)  # of the duals, while much else is in motion
         self.converged = False
         while self.n_iter < max_iter and not self.converged:
             before = self.objective
             self._classify(precision)
-            self._assign()
-            self._sticks()
-            self._components()
-            self._order()
+            self.settle(tol)
             self.n_iter += 1
             if before - self.objective <= tol * np.sum(self.weight):
                 self.converged = precision <= dual_tol
                 precision = max(dual_tol, precision / 1000)
         return self
+
+    def settle(self, tol: float) -> None:
+        """Sweeps of the updates other than the classifiers', which are dear, until they lower ``J`` by little."""
+        for _ in range(SETTLE):
+            before = self.objective
+            self._assign()
+            self._sticks()
+            self._components()
+            self._order()
+            if before - self.objective <= tol * np.sum(self.weight):
+                break
 
     def _margin(self) -> float:
         if self.coupling == "relaxed":
