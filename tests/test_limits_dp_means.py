@@ -98,11 +98,14 @@ def test_means_on_the_boundary_are_far_but_finite(likelihood):
     assert model.objective_[-1] == pytest.approx(0.2)
 
 
-@pytest.mark.parametrize("order", ["parallel", "sequential"])
+@pytest.mark.parametrize("order", ["parallel", "compiled", "sequential"])
 @pytest.mark.parametrize("weighted", [False, True], ids=["", "weighted"])
 @pytest.mark.parametrize("penalty", [None, "small", "large"])
 @pytest.mark.parametrize("likelihood", LIKELIHOODS)
-def test_no_update_raises_the_objective(likelihood, penalty, weighted, order):
+def test_no_update_raises_the_objective(likelihood, penalty, weighted, order, monkeypatch):
+    if order == "compiled":
+        monkeypatch.setattr(sweeps, "TINY", 0)
+        order = "parallel"
     X, _ = make_data(likelihood)
     weight = np.random.default_rng(1).integers(0, 4, len(X)) / 2 if weighted else None
     if penalty is not None:
@@ -248,10 +251,10 @@ def test_large_data_on_random_parts():
 
 def test_equal_shapes_compile_once():
     rng = np.random.default_rng(0)
-    DPMeans(penalty=3.0).fit(rng.normal(size=(150, 3)))
+    DPMeans(penalty=7.0).fit(rng.normal(size=(650, 3)))
     before = sweeps._sweep._cache_size()
-    for penalty in (2.0, 5.0, 9.0):
-        DPMeans(penalty=penalty).fit(rng.normal(size=(140, 3)))
+    for penalty in (6.0, 9.0, 14.0):
+        DPMeans(penalty=penalty).fit(rng.normal(size=(640, 3)))
     assert sweeps._sweep._cache_size() == before
 
 

@@ -11,7 +11,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from test_limits_dp_means import LIKELIHOODS, definition, make_data
 
-from regbayes.inference.limits import M2DPM, descent, svm, sweeps
+from regbayes.inference.limits import M2DPM, descent, divergences, svm, sweeps
 
 
 def make_labels(X, z, num_classes, seed=0, noise=0.5):
@@ -80,11 +80,14 @@ def test_one_point_closed_form_of_the_notes():
     assert eta == pytest.approx(direct.x, abs=1e-3)
 
 
-@pytest.mark.parametrize("order", ["parallel", "sequential"])
+@pytest.mark.parametrize("order", ["parallel", "compiled", "sequential"])
 @pytest.mark.parametrize("weighted", [False, True], ids=["", "weighted"])
 @pytest.mark.parametrize("num_classes", [2, 3])
 @pytest.mark.parametrize("likelihood", LIKELIHOODS)
-def test_no_update_raises_the_objective(likelihood, num_classes, weighted, order):
+def test_no_update_raises_the_objective(likelihood, num_classes, weighted, order, monkeypatch):
+    if order == "compiled":
+        monkeypatch.setattr(sweeps, "TINY", 0)
+        order = "parallel"
     X, z = make_data(likelihood, n=100, d=3, K=3)
     y = make_labels(X, z, num_classes)
     weight = np.random.default_rng(1).integers(0, 4, len(X)) / 2 if weighted else np.ones(len(X))
@@ -308,7 +311,7 @@ def test_large_data_on_random_parts():
 
 
 def test_a_search_compiles_once_per_fold_shape(monkeypatch):
-    X, z = make_data("gaussian", n=103, d=7, K=3)
+    X, z = make_data("gaussian", n=723, d=7, K=3)
     y = make_labels(X, z, 2)
     traces = []
 
@@ -319,8 +322,40 @@ def test_a_search_compiles_once_per_fold_shape(monkeypatch):
     monkeypatch.setattr(sweeps, "_chunk", counted)
     grid = {"penalty": [20.0, 80.0, None], "cost": [0.1, 1.0], "prior_scale": [0.5, 2.0]}
     GridSearchCV(M2DPM(), grid, cv=5, error_score="raise").fit(X, y)
-    # Folds of 82 and 83 data fill one chunk.
+    # Folds of 578 and 579 data fill one chunk.
     assert traces == [2]
+
+
+def test_tiny_data_compile_nothing():
+    X, z = make_data("gaussian", n=sweeps.TINY, d=6)
+    before = sweeps._sweep._cache_size()
+    M2DPM(penalty=50.0).fit(X, make_labels(X, z, 3))
+    assert sweeps._sweep._cache_size() == before
+
+
+@pytest.mark.parametrize("num_classes", [0, 2, 3])
+@pytest.mark.parametrize("likelihood", LIKELIHOODS)
+def test_host_and_devices_agree_on_a_pass(likelihood, num_classes, monkeypatch):
+    X, z = make_data(likelihood, n=90, d=3)
+    rng = np.random.default_rng(0)
+    codes = np.unique(make_labels(X, z, max(num_classes, 2)), return_inverse=True)[1]
+    y = (2.0 * codes - 1 if num_classes == 2 else 1.0 * codes) if num_classes else None
+    weight, norm = rng.integers(0, 3, 90) / 2, np.sum(X**2, axis=1) + 1
+    mu = divergences.means(likelihood, np.ones(4), X[:4] + 0.5 * (X[4:8] - X[:4]))
+    eta = rng.normal(size=(4, sweeps.num_scores(num_classes), 4))
+    active = np.array([True, False, True, True])
+    former = np.asarray(rng.choice([0, 2, 3], 90), np.int32)
+    passes = []
+    for tiny in (sweeps.TINY, 0):
+        monkeypatch.setattr(sweeps, "TINY", tiny)
+        data = sweeps.layout(X, y, weight, norm, likelihood, num_classes)
+        slots = np.zeros(data.shape, np.int32)
+        slots[0, :90] = former
+        passes.append(sweeps.sweep(data, slots, mu, active, eta, sweeps.Hyper(0.7, 0.3, 1.2, 0.9)))
+    host, devices = passes
+    assert np.array_equal(np.ravel(host.z), np.ravel(devices.z)[:90])
+    for name in ("weight", "total", "spread", "before", "loss", "saving", "index", "dearest"):
+        assert np.ravel(getattr(host, name)) == pytest.approx(np.ravel(getattr(devices, name)), rel=1e-9, abs=1e-9)
 
 
 @pytest.mark.parametrize(

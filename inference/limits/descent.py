@@ -22,17 +22,18 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
+from scipy.linalg.lapack import dposv
 
 from ..augmentation import class_rows
 from .divergences import divergence, mean_gain, means
-from .svm import em_step
-from .sweeps import Data, Hyper, Sums, sweep
+from .sweeps import Data, Hyper, Sums, sweep, triangle
 
 Array = np.ndarray
 
 SETTLED = 0.01  # relative to the objective
 ROUNDING = 1e-12  # a fall as small, relative to the objective, is none
 LONGEST = 1.9  # EM steps: up to twice the step to the least of the quadratic bound, the bound does not rise
+STEPS = 10  # of EM in an iteration on the host, at most
 BLOCK = 16_384  # data at a time, in order
 
 
@@ -100,7 +101,7 @@ def losses(eta: Array, U: Array, y: Array, problem: Problem) -> Array:
     ell = problem.hyper.ell
     if not problem.num_classes:
         return np.zeros((len(U), len(eta)))
-    scores = np.einsum("np,ksp->nks", U, eta, optimize=True)
+    scores = (U @ eta.reshape(-1, eta.shape[2]).T).reshape(len(U), *eta.shape[:2])
     if problem.num_classes == 2:
         return np.maximum(ell - y[:, None] * scores[..., 0], 0)
     other = np.arange(problem.num_classes) != y[:, None, None]
@@ -178,8 +179,9 @@ class Descent:
         The fall is relative to the classifiers' part of ``J``, a tenth of ``J`` at least: they settle last.
         """
         eta, previous = self.clusters.eta, np.inf
+        compiled = self.problem.num_classes > 0 and self.data.mesh is not None
         for n_iter in range(1, max_iter + 1):
-            long = self.clusters.active & (self.length > 1)
+            long = self.clusters.active & (self.length > 1) & compiled
             sums = self._classify(eta) if self.trace else self._sweep(eta)
             self._assign(sums)
             fall, part = previous - self.objective, self.objective
@@ -191,7 +193,7 @@ class Descent:
             if fall <= max(tol, SETTLED) * part and np.isfinite(self.problem.penalty):
                 sums, opened = self._open(sums)
                 converged = converged and not opened
-            if converged and self.problem.num_classes and np.any(long):  # long steps may swing to and fro
+            if converged and np.any(long):  # long steps may swing to and fro
                 self.length, converged = np.minimum(self.length, 1), False
             if converged or n_iter == max_iter:
                 break
@@ -201,8 +203,9 @@ class Descent:
             self.clusters, self.labels, self.trace, n_iter, converged, self.overflow, float(np.max(sums.dearest))
         )
 
-    def _put(self, z: Array) -> jax.Array:
-        return jax.device_put(z, NamedSharding(self.data.mesh, PartitionSpec("data")))
+    def _put(self, z: Array) -> Any:
+        mesh = self.data.mesh
+        return z if mesh is None else jax.device_put(z, NamedSharding(mesh, PartitionSpec("data")))
 
     def _sweep(self, eta: Array) -> Sums:
         return sweep(self.data, self.z, self.clusters.mu, self.clusters.active, eta @ self.E.T, self.problem.hyper)
@@ -339,17 +342,37 @@ class Descent:
         on = self.clusters.active & (self.refused != sums.weight)
         on[opened] = False
         self.weight = sums.weight
+        if self.data.mesh is None:
+            return self._steps(on)
         p = sums.slope.shape[-1]
-        i, j = np.triu_indices(p)
+        i, j = triangle(p)
         P = np.empty((*sums.slope[on].shape, p))
         P[..., i, j] = P[..., j, i] = c * sums.curvature[on]
         P = self.E.T @ P @ self.E + precision * np.eye(self.E.shape[1])
         h = c * sums.slope[on] @ self.E - precision * self.clusters.eta[on]
         eta = self.clusters.eta.copy()
         eta[on] += self.length[on, None, None] * np.linalg.solve(P, h[..., None])[..., 0]
-        if self.problem.num_classes > 2:  # a shift common to all classes only costs prior
-            eta -= np.mean(eta, axis=1, keepdims=True)
-        return eta
+        return self._centred(eta)
+
+    def _steps(self, on: Array) -> Array:
+        """EM steps of the classifiers ``on`` while they help, (B, S, p)."""
+        eta = self.clusters.eta.copy()
+        weight, y = self.data.rows[0, 0], self.data.rows[0, 3]
+        for k in np.flatnonzero(on):
+            rows = np.flatnonzero((self.z[0] == k) & (weight > 0))
+            U = inputs(self.data.X[0].T[rows] + self.data.origin, self.problem.fit_intercept)
+            for _ in range(STEPS):
+                fall = 0.0
+                for j in range(eta.shape[1]):
+                    eta[k, j], part = em(eta[k], j, U, y[rows], weight[rows], self.problem, (LONGEST, 1.0, 0.5))
+                    fall += part
+                if fall <= SETTLED * self.margin[k]:
+                    break
+        return self._centred(eta)
+
+    def _centred(self, eta: Array) -> Array:
+        """A shift common to all classes only costs prior."""
+        return eta - np.mean(eta, axis=1, keepdims=True) if self.problem.num_classes > 2 else eta
 
 
 def descend_in_order(
@@ -436,9 +459,11 @@ def descend_in_order(
         record("means", base)
         for k in range(len(mu)):
             members = np.flatnonzero((z == k) & (weight > 0))
+            part = U[members], y[members], weight[members], problem
             for j in range(clusters.eta.shape[1]):
-                eta, gain = _em(clusters.eta[k], j, U[members], y[members], weight[members], problem)
-                base -= gain
+                eta = clusters.eta[k].copy()
+                eta[j], fall = em(eta, j, *part, 0.5 ** np.arange(6))
+                base -= fall
                 clusters = clusters._replace(eta=np.concatenate([clusters.eta[:k], eta[None], clusters.eta[k + 1 :]]))
                 record("classifiers", base)
         objective = base + problem.penalty * len(mu)
@@ -452,22 +477,28 @@ def descend_in_order(
     return Outcome(clusters, z, trace, n_iter, converged, overflow, dearest)
 
 
-def _em(eta: Array, j: int, U: Array, y: Array, weight: Array, problem: Problem) -> tuple[Array, float]:
-    """An EM step of score ``j`` of a classifier (S, p), halved while the objective would rise, and its fall."""
+def em(eta: Array, j: int, U: Array, y: Array, weight: Array, problem: Problem, lengths: Any) -> tuple[Array, float]:
+    """An EM step (:func:`.svm.em_step`) of score ``j`` of a classifier (S, p): new weights (p,), and the fall of ``J``.
+
+    :param lengths: of the step; the first at which ``J`` does not rise counts.
+    """
     _, c, ell, nu, floor = problem.hyper
+    sgn, tau = (y, ell) if problem.num_classes == 2 else class_rows(U @ eta.T, y, j, ell)
+    w, cost, A = eta[j], c * weight, sgn[:, None] * U
+    zeta = tau - A @ w
+    inverse = cost / np.maximum(np.abs(zeta), floor)
+    P = (A.T * inverse) @ A
+    P.flat[:: len(w) + 1] += nu**-2.0
+    step = dposv(P, A.T @ (cost + inverse * tau))[1] - w
+    ahead = A @ step
 
-    def J(eta: Array) -> float:
-        return 2 * c * float(weight @ losses(eta[None], U, y, problem)[:, 0]) + float(np.sum(eta**2)) / (2 * nu**2)
+    def J(t: float) -> float:
+        new = w + t * step
+        return 2 * float(cost @ np.maximum(zeta - t * ahead, 0)) + float(new @ new) / (2 * nu**2)
 
-    if problem.num_classes == 2:
-        sgn, tau = y, np.full(len(y), ell)
-    else:
-        sgn, tau = class_rows(U @ eta.T, y, j, ell)
-    target = eta.copy()
-    target[j] = em_step(sgn[:, None] * U, tau, eta[j], c * weight, nu**-2.0, floor)
-    now = J(eta)
-    for t in 0.5 ** np.arange(6):
-        new = J(eta + t * (target - eta))
-        if new <= now:
-            return eta + t * (target - eta), now - new
-    return eta, 0.0
+    now = J(0.0)
+    for t in lengths:
+        fall = now - J(t)
+        if fall >= 0:
+            return w + t * step, fall
+    return w, 0.0

@@ -30,7 +30,7 @@ from threadpoolctl import ThreadpoolController
 from .descent import SETTLED, Clusters, Descent, Observer, Outcome, Problem, buffer, descend_in_order
 from .divergences import check_likelihood, check_support, divergence, divergences_from, means
 from .svm import check_number
-from .sweeps import SMALL, Hyper, layout, num_scores
+from .sweeps import SMALL, TINY, Hyper, layout, num_scores
 
 __all__ = ["DPMeans"]
 
@@ -186,7 +186,7 @@ def fit_clusters(
     likelihood, num_classes = problem.likelihood, problem.num_classes
     positive = np.flatnonzero(weight > 0)
     shape = (num_scores(num_classes), X.shape[1] + problem.fit_intercept)
-    slots = 32 if len(X) <= 1024 else 16  # few data may have many clusters, at little cost
+    slots = 1 if len(X) <= TINY else 16  # nothing is compiled for tiny data
 
     def part(size: int) -> Array:
         return positive if len(positive) <= size else np.sort(positive[rng.randint(0, len(positive), size)])
@@ -194,8 +194,7 @@ def fit_clusters(
     sizes = [len(X)]
     if start is None:
         sizes = [size for size in (SMALL, SMALL * GROWTH) if GROWTH * size <= 2 * len(X)] + sizes
-        with _single_thread():
-            chosen = first_means(X, weight, part, problem, max_iter)
+        chosen = first_means(X, weight, part, problem, max_iter)
         start = buffer(chosen, np.zeros((len(chosen), *shape)), slots)
     for size in sizes:
         last = size == len(X)
@@ -257,7 +256,8 @@ class Clustering(BaseEstimator, ABC):
         arguments = (self.max_iter, self.tol)
         private = getattr(self, "_private", {})
         if self.order == "parallel" or self.penalty is None:
-            outcome = fit_clusters(X, y, weight, norm, problem, start, *arguments, self.random_state, **private)
+            with _single_thread():
+                outcome = fit_clusters(X, y, weight, norm, problem, start, *arguments, self.random_state, **private)
         penalty = problem.penalty
         if self.penalty is None:
             # No single datum would leave its cluster to open one.

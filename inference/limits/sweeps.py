@@ -4,9 +4,10 @@ With ``zeta`` the argument of a hinge and ``c`` its weight, a datum ``x`` with l
 
 .. math:: Q(k) = s\, D(x, \mu_k) + 2 c\, \mathrm{loss}(\eta_k; x, y).
 
-A pass runs over chunks of columns, ``(number of clusters, chunk)`` at a time so that nothing leaves the cache, and
-over all local devices. Data are single precision beyond a size, sums double. Clusters live in slots of a buffer;
-nothing but shapes is compiled in, so neither hyper-parameters nor the number of clusters compile anew.
+A compiled pass runs over chunks of columns, ``(number of clusters, chunk)`` at a time so that nothing leaves the
+cache, and over all local devices. Data are single precision beyond a size, sums double. Clusters live in slots of a
+buffer; nothing but shapes is compiled in, so neither hyper-parameters nor the number of clusters compile anew. Tiny
+data are one chunk of the same work in NumPy: calls cost more than the work there.
 """
 
 import functools
@@ -22,6 +23,7 @@ from .divergences import coefficients, potential, statistics
 
 Array = np.ndarray
 
+TINY = 512  # data up to here stay on the host, where nothing is compiled
 SMALL = 4096  # data up to here are kept in double precision
 FAR = 1e30  # the price of an empty slot
 
@@ -37,7 +39,7 @@ class Hyper(NamedTuple):
 
 
 class Data(NamedTuple):
-    """Data in chunks, on the devices; ``rows`` are the weight, ``phi(x)``, ``|u|^2`` and the label."""
+    """Data in chunks, on the devices or the host; ``rows`` are the weight, ``phi(x)``, ``|u|^2`` and the label."""
 
     X: Any  # (chunks, d, C), less ``origin``
     rows: Any  # (chunks, 4, C)
@@ -47,7 +49,7 @@ class Data(NamedTuple):
     likelihood: str
     num_data: int
     num_classes: int  # 0 without a classifier
-    mesh: Mesh
+    mesh: Mesh | None  # None on the host
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -63,8 +65,8 @@ class Sums(NamedTuple):
     spread: Any  # (B,) sum of w s D
     before: Any  # (B,) sum of w loss, at the former z
     loss: Any  # (B,) sum of w loss
-    slope: Any  # (B, S, p) sum of w (1 + zeta/|zeta|) sgn u
-    curvature: Any  # (B, S, p (p+1)/2) sum of w u u' / |zeta|, upper triangle
+    slope: Any  # (B, S, p) sum of w (1 + zeta/|zeta|) sgn u, none on the host
+    curvature: Any  # (B, S, p (p+1)/2) sum of w u u' / |zeta|, upper triangle, none on the host
     saving: Any  # (chunks,) the largest w Q(z) less the cost of a one-point cluster, without the penalty
     index: Any  # (chunks,) where it is
     dearest: Any  # (chunks,) the largest w Q(z)
@@ -73,6 +75,12 @@ class Sums(NamedTuple):
 def num_scores(num_classes: int) -> int:
     """Weight vectors of a classifier: one for two classes."""
     return num_classes if num_classes > 2 else num_classes // 2
+
+
+@functools.cache
+def triangle(p: int) -> tuple[Array, Array]:
+    """Rows and columns of the upper triangle."""
+    return np.triu_indices(p)
 
 
 def layout(
@@ -87,9 +95,9 @@ def layout(
     n, d = X.shape
     if dtype is None:
         dtype = np.float64 if n <= SMALL else np.float32
-    chunk = min(max(32, 1 << (n - 1).bit_length()), 1024 if n <= SMALL else 2048)
+    on_host = n <= TINY and dtype == np.float64
+    chunk = n if on_host else min(1 << (n - 1).bit_length(), 1024 if n <= SMALL else 2048)
     devices = jax.local_devices() if n > SMALL else jax.local_devices()[:1]
-    mesh = Mesh(np.array(devices), ("data",))
     num = -(-n // chunk)
     num += -num % len(devices)
     origin = np.mean(X, axis=0) if likelihood == "gaussian" else np.zeros(d)
@@ -103,6 +111,9 @@ def layout(
         rows[i, :3, :m] = weight[part], potential(likelihood, x), norm[part]
         if y is not None:
             rows[i, 3, :m] = y[part]
+    if on_host:
+        return Data(columns, rows, columns, rows, origin, likelihood, n, num_classes, None)
+    mesh = Mesh(np.array(devices), ("data",))
     sharding = NamedSharding(mesh, PartitionSpec("data"))
     with jax.enable_x64(True):
         return Data(
@@ -131,6 +142,10 @@ def sweep(data: Data, z: Any, mu: Array, active: Array, eta: Array, hyper: Hyper
     a = np.where(active, hyper.clustering_weight * exact[0], FAR).astype(dtype)
     b = np.where(active[:, None], hyper.clustering_weight * exact[1], 0).astype(dtype)
     eta = np.where(active[:, None, None], eta, 0).astype(dtype)
+    if data.mesh is None:
+        z, each, sums = _chunk(data.X[0], data.rows[0], z[0], a, b, eta, hyper, data.likelihood, data.num_classes)
+        named = dict(zip(Sums._fields[1:8], sums, strict=True))
+        return Sums(z=z[None], saving=each[:1], index=each[1:2].astype(int), dearest=each[2:], **named)
     static = {"likelihood": data.likelihood, "num_classes": data.num_classes, "mesh": data.mesh}
     with jax.enable_x64(True):
         z, each, flat = _sweep(data.X, data.rows, z, a, b, eta, np.array(hyper, dtype), **static)
@@ -184,78 +199,89 @@ def _chunk(x, rows, former, a, b, eta, hyper, likelihood, num_classes):
 
     Sums over the data of each cluster are one product with the indicators of the clusters.
     """
+    xp = x.__array_namespace__()
     s, c, ell, nu, floor = hyper
     w, phi, norm, y = rows
     B, S, p = eta.shape
-    slots = jnp.arange(B, dtype=former.dtype)[:, None]
+    slots = xp.arange(B, dtype=former.dtype)[:, None]
 
     def own(values, z):  # (B, C) at every datum's slot, by comparison: gathers are slow here
-        return jnp.sum(jnp.where(slots == z, values, 0), axis=0)
+        return xp.sum(xp.where(slots == z, values, 0), axis=0)
 
     Q = a[:, None] - b @ statistics(likelihood, x, axis=0)  # s D less s phi, the same in every cluster
     if num_classes:
-        u = jnp.concatenate([x, jnp.ones_like(x[:1])])
+        u = xp.concatenate([x, xp.ones_like(x[:1])])
         scores = [eta[:, k] @ u for k in range(S)]
         Q += 2 * c * _loss(scores, y, ell)
-    least = jnp.min(Q, axis=0)
-    z = jnp.min(jnp.where(least == Q, slots, B), axis=0)  # the first of equals
-    z = jnp.minimum(z, B - 1).astype(former.dtype)
+    least = xp.min(Q, axis=0)
+    z = xp.min(xp.where(least == Q, slots, B), axis=0)  # the first of equals
+    z = xp.minimum(z, B - 1).astype(former.dtype)
     hot = (slots == z).astype(x.dtype)
-    paid = w * jnp.maximum(least + s * phi, 0)
+    paid = w * xp.maximum(least + s * phi, 0)
     if num_classes:
         kappa = num_classes / (num_classes - 1) if num_classes > 2 else 1.0
         past = _loss([own(score, former) for score in scores], y, ell)
-        before = _join((slots == former).astype(x.dtype) @ jnp.stack(_split(w * past)).T)
+        before = _join((slots == former).astype(x.dtype) @ xp.stack(_split(w * past)).T)
         scores = [own(score, z) for score in scores]
         loss = _loss(scores, y, ell)
-        spread = w * jnp.maximum(least - 2 * c * loss + s * phi, 0)
-        sums = hot @ jnp.concatenate([jnp.stack([w, *_split(spread), *_split(w * loss)]), w * x]).T
-        zeta, sign = _hinges(jnp.stack(scores), y, ell)
-        i, j = np.triu_indices(p)
-
-        def moments(hinge):
-            zeta, sign = hinge
-            size = jnp.maximum(jnp.abs(zeta), floor)
-            v = u * (w / size)
-            return hot @ jnp.concatenate([w * sign * (1 + zeta / size) * u, v[i] * u[j]]).T
-
-        each = jnp.swapaxes(lax.map(moments, (zeta, sign)), 0, 1) if S > 1 else moments((zeta[0], sign[0]))[:, None]
-        slope, curvature = each[..., :p], each[..., p:]
-        tau = jnp.minimum(2 * c * w, ell / jnp.maximum(kappa * nu**2 * norm, 1e-30))
-        alone = 2 * c * w * jnp.maximum(ell - kappa * nu**2 * tau * norm, 0) + kappa * nu**2 * tau**2 * norm / 2
+        spread = w * xp.maximum(least - 2 * c * loss + s * phi, 0)
+        sums = hot @ xp.concatenate([xp.stack([w, *_split(spread), *_split(w * loss)]), w * x]).T
+        slope, curvature = (np.empty((B, 0)),) * 2 if xp is np else _moments(u, w, y, hot, scores, ell, floor)
+        tau = xp.minimum(2 * c * w, ell / xp.maximum(kappa * nu**2 * norm, 1e-30))
+        alone = 2 * c * w * xp.maximum(ell - kappa * nu**2 * tau * norm, 0) + kappa * nu**2 * tau**2 * norm / 2
     else:
-        before = jnp.zeros(B, x.dtype)
-        sums = hot @ jnp.concatenate([jnp.stack([w, *_split(paid), *_split(jnp.zeros_like(w))]), w * x]).T
-        slope, curvature = jnp.zeros(eta.shape, x.dtype), jnp.zeros((B, S, p * (p + 1) // 2), x.dtype)
+        before = xp.zeros(B, x.dtype)
+        sums = hot @ xp.concatenate([xp.stack([w, *_split(paid), *_split(xp.zeros_like(w))]), w * x]).T
+        slope, curvature = xp.zeros(eta.shape, x.dtype), xp.zeros((B, S, p * (p + 1) // 2), x.dtype)
         alone = 0.0
     saving = paid - alone
-    best = jnp.max(saving)
-    index = jnp.min(jnp.where(saving == best, jnp.arange(len(w)), len(w)))
+    best = xp.max(saving)
+    index = xp.min(xp.where(saving == best, xp.arange(len(w)), len(w)))
     weight, spread, losses, total = sums[:, 0], _join(sums[:, 1:3]), _join(sums[:, 3:5]), sums[:, 5:]
-    each = jnp.stack([best, index, jnp.max(paid)]).astype(x.dtype)
+    each = xp.stack([best, index, xp.max(paid)]).astype(x.dtype)
     return z, each, (weight, total, spread, before, losses, slope, curvature)
+
+
+def _moments(u, w, y, hot, scores, ell, floor):
+    """The sums of every cluster (B, S, ...) that an EM step of its classifier needs."""
+    i, j = triangle(len(u))
+
+    def of(hinge):
+        zeta, sign = hinge
+        size = jnp.maximum(jnp.abs(zeta), floor)
+        v = u * (w / size)
+        return hot @ jnp.concatenate([w * sign * (1 + zeta / size) * u, v[i] * u[j]]).T
+
+    zeta, sign = _hinges(jnp.stack(scores), y, ell)
+    each = jnp.swapaxes(lax.map(of, (zeta, sign)), 0, 1) if len(scores) > 1 else of((zeta[0], sign[0]))[:, None]
+    return each[..., : len(u)], each[..., len(u) :]
 
 
 def _split(values):
     """Values (C,) as multiples of a power of two, of which thousands add up exactly in single precision, and rests."""
-    unit = jnp.exp2(jnp.ceil(jnp.log2(jnp.maximum(jnp.max(values), 1e-30))) - 12)
-    coarse = jnp.round(values / unit) * unit
+    xp = values.__array_namespace__()
+    if values.dtype == xp.float64:
+        return values, xp.zeros_like(values)
+    unit = xp.exp2(xp.ceil(xp.log2(xp.maximum(xp.max(values), 1e-30))) - 12)
+    coarse = xp.round(values / unit) * unit
     return coarse, values - coarse
 
 
 def _join(sums):
     """Sums (B, 2) of what :func:`_split` gives, as sums (B,) in double precision."""
-    return jnp.sum(sums.astype(jnp.float64), axis=1)
+    xp = sums.__array_namespace__()
+    return xp.sum(sums.astype(xp.float64), axis=1)
 
 
 def _loss(scores, y, ell):
     """Losses at scores (..., C), one array or one per class."""
+    xp = y.__array_namespace__()
     if len(scores) == 1:
-        return jnp.maximum(ell - y * scores[0], 0)
-    top, chosen = jnp.asarray(-jnp.inf), jnp.asarray(0.0)
+        return xp.maximum(ell - y * scores[0], 0)
+    top, chosen = xp.asarray(-xp.inf), xp.asarray(0.0)
     for k, score in enumerate(scores):
-        top = jnp.maximum(top, score + jnp.where(y == k, 0, ell))
-        chosen = jnp.where(y == k, score, chosen)
+        top = xp.maximum(top, score + xp.where(y == k, 0, ell))
+        chosen = xp.where(y == k, score, chosen)
     return top - chosen
 
 
