@@ -251,9 +251,9 @@ def test_large_data_on_random_parts():
 
 def test_equal_shapes_compile_once():
     rng = np.random.default_rng(0)
-    DPMeans(penalty=7.0).fit(rng.normal(size=(650, 3)))
+    DPMeans(penalty=12.0).fit(rng.normal(size=(650, 3)))
     before = sweeps._sweep._cache_size()
-    for penalty in (6.0, 9.0, 14.0):
+    for penalty in (10.0, 14.0, 20.0):
         DPMeans(penalty=penalty).fit(rng.normal(size=(640, 3)))
     assert sweeps._sweep._cache_size() == before
 
