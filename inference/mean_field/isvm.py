@@ -23,7 +23,7 @@ __all__ = ["InfiniteSVM"]
 Array = np.ndarray
 
 STARTS = (1, 2, 3, 5, 8, 13, 21, 34)  # components of the k-means that fits start from
-ROUGH_ITER, ROUGH_TOL = 2, 1e-2  # of the fits from all starts, before the best goes on
+ROUGH_ITER, ROUGH_TOL = 8, 5e-3  # of the fits from all starts, before the best goes on; the latter times 1 + C_2
 SUPPORT = 1e-3  # of C_1: the least multiplier of a support vector
 
 
@@ -31,9 +31,9 @@ class InfiniteSVM(ClassifierMixin, BaseEstimator):
     """A Dirichlet process mixture of support vector machines, linear or with kernels, by mean field.
 
     Every component has a law of the inputs and a classifier with the scores ``s_t(y) = mu_t . f(y, x)``; the label is
-    that of the weighted vote ``F(y, x) = sum_t phi_t(x) s_t(y)``. See the module's page for the objective. Two classes
-    have a single weight vector with the hinge ``max(0, ell - y f)``, like the program ``isvm``; the paper's pair of
-    vectors is the same model with ``prior_scale`` larger by the root of 2.
+    that of the weighted vote ``F(y, x) = sum_t phi_t(x) s_t(y)``. The objective is in ``mean_field/isvm_equations.py``.
+    Two classes have a single weight vector with the hinge ``max(0, ell - y f)``, like the program ``isvm``; the paper's
+    pair of vectors is the same model with ``prior_scale`` larger by the root of 2.
 
     **Two readings of a margin.** This estimator asks a margin of the *averaged* classifier, ``E_q[F]``, as does maximum
     entropy discrimination; the program ``isvm`` (its kernels and :class:`.M2DPM`) takes the hinge as a
@@ -184,11 +184,12 @@ class InfiniteSVM(ClassifierMixin, BaseEstimator):
         Z = self._features.coordinates(X)
         hyper = self._hyper(Z)
         observe = getattr(self, "_private", {}).get("observe")
+        rough_tol = ROUGH_TOL * (1 + self.C2)
         best: Descent | None = None
         for phi in self._starts(Z, weight):
             fit = Descent(Z, inputs, y, weight, ell, self.coupling, hyper, phi, observe)
-            fit.settle(ROUGH_TOL)  # with classifiers of no opinion, hence no margin to speak of
-            fit.run(min(ROUGH_ITER, self.max_iter), max(ROUGH_TOL, self.tol), max(1e-3, self.dual_tol))
+            fit.mix()  # while the classifiers are 0: k-means is no mixture
+            fit.run(min(ROUGH_ITER, self.max_iter), max(rough_tol, self.tol), max(1e-3, self.dual_tol))
             if best is None or fit.objective < best.objective:
                 best = fit
         assert best is not None

@@ -1,4 +1,8 @@
-"""The infinite SVM's coordinate descent: the updates of :mod:`.isvm_equations` and the classifiers' duals, in turn."""
+"""The infinite SVM's coordinate descent: the updates of :mod:`.isvm_equations` and the classifiers' duals, in turn.
+
+The duals are not left to scikit-learn: LIBSVM's intercept has no prior, which is another problem, and LIBLINEAR keeps
+its multipliers to itself, without which there are no gap, no support vectors and no start for the next dual.
+"""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -27,7 +31,6 @@ __all__ = ["Descent", "Inputs"]
 Array = np.ndarray
 
 DISCARD = 1e-10  # data with less responsibility do not train a component
-SETTLE = 2  # the most sweeps over the other updates between those of the classifiers
 
 
 class Inputs(NamedTuple):
@@ -42,7 +45,7 @@ class Inputs(NamedTuple):
 
 
 class Descent:
-    """A descent from given responsibilities.
+    """A descent from given responsibilities ``phi`` (n, T) of data with positive weights.
 
     ``observe(update, fit)`` is called after every single update; ``trace`` has the objective then.
     """
@@ -87,23 +90,19 @@ class Descent:
         while self.n_iter < max_iter and not self.converged:
             before = self.objective
             self._classify(precision)
-            self.settle(tol)
+            self.mix()
             self.n_iter += 1
             if before - self.objective <= tol * np.sum(self.weight):
                 self.converged = precision <= dual_tol
                 precision = max(dual_tol, precision / 1000)
         return self
 
-    def settle(self, tol: float) -> None:
-        """Sweeps of the updates other than the classifiers', which are dear, until they lower ``J`` by little."""
-        for _ in range(SETTLE):
-            before = self.objective
-            self._assign()
-            self._sticks()
-            self._components()
-            self._order()
-            if before - self.objective <= tol * np.sum(self.weight):
-                break
+    def mix(self) -> None:
+        """A sweep of all updates but the classifiers'."""
+        self._assign()
+        self._sticks()
+        self._components()
+        self._order()
 
     def _margin(self) -> float:
         if self.coupling == "relaxed":
@@ -175,12 +174,14 @@ class Descent:
     def _classify_expert(self, t: int, tol: float) -> None:
         """Problem (12) of a component; data with next to no responsibility are discarded."""
         cost = self.hyper.C1 * self.weight * self.phi[:, t]
-        kept = np.flatnonzero(self.phi[:, t] * (self.weight > 0) >= DISCARD)
+        kept = np.flatnonzero(self.phi[:, t] >= DISCARD)
         if not len(kept) and not self.norms[t]:
             return
-        found = self._solve(self._part(kept), kept, cost[kept], self.omega_share[t][kept], tol)
+        values, precomputed = self.inputs
+        part = Inputs(values[np.ix_(kept, kept)] if precomputed else values[kept], precomputed)
+        found = self._solve(part, self.y[kept], cost[kept], self.omega_share[t][kept], tol)
         self.omega_share[t] = 0.0
-        self.omega_share[t][kept] = found.alpha / np.maximum(cost[kept], 1e-300)[:, None]
+        self.omega_share[t][kept] = found.alpha / cost[kept][:, None]
         self.gaps[t] = found.gap
         coef = np.zeros_like(self.coef[t])
         coef[kept] = found.alpha
@@ -193,23 +194,17 @@ class Descent:
 
     def _classify_jointly(self, tol: float) -> None:
         """Problem (10): one machine on ``phi_d ⊗ x_d``, where expert ``t`` has the multipliers ``phi_dt alpha_d``."""
-        phi, values = self.phi, self.inputs.values
-        kept = np.flatnonzero(self.weight > 0)
-        used = np.flatnonzero(np.max(phi, axis=0) >= DISCARD)
-        P = phi[np.ix_(kept, used)]
-        if self.inputs.precomputed or len(used) * values.shape[1] > len(kept):
-            K = values[np.ix_(kept, kept)] if self.inputs.precomputed else values[kept] @ values[kept].T
-            part = Inputs((P @ P.T) * K, True)
+        values, precomputed = self.inputs
+        P = self.phi[:, np.max(self.phi, axis=0) >= DISCARD]
+        if precomputed or P.shape[1] * values.shape[1] > len(P):
+            part = Inputs((P @ P.T) * (values if precomputed else values @ values.T), True)
         else:
-            part = Inputs((P[:, :, None] * values[kept][:, None, :]).reshape(len(kept), -1), False)
+            part = Inputs((P[:, :, None] * values[:, None, :]).reshape(len(P), -1), False)
         cost = self.hyper.C1 * self.weight
-        found = self._solve(part, kept, cost[kept], self.omega_share[0][kept], tol)
-        self.omega_share[0] = 0.0
-        self.omega_share[0][kept] = found.alpha / cost[kept][:, None]
+        found = self._solve(part, self.y, cost, self.omega_share[0], tol)
+        self.omega_share[0] = found.alpha / cost[:, None]
         self.gaps[:] = found.gap
-        alpha = np.zeros_like(self.coef[0])
-        alpha[kept] = found.alpha
-        coef = phi.T[:, :, None] * alpha
+        coef = self.phi.T[:, :, None] * found.alpha
         scores = np.stack([self.inputs.scores(c) for c in coef])
         norms = np.einsum("tnl,tnl->t", coef, scores)
         before = self.coef, self.scores, self.norms
@@ -220,11 +215,7 @@ class Descent:
         else:
             self.coef, self.scores, self.norms = before
 
-    def _part(self, kept: Array) -> Inputs:
-        values, precomputed = self.inputs
-        return Inputs(values[np.ix_(kept, kept)] if precomputed else values[kept], precomputed)
-
-    def _solve(self, part: Inputs, kept: Array, cost: Array, share: Array, tol: float) -> Solution:
+    def _solve(self, part: Inputs, y: Array, cost: Array, share: Array, tol: float) -> Solution:
         """The dual from where it ended last; the arguments need no check."""
-        problem = Problem(part.values, self.ell[self.y[kept]], self.y[kept], cost, part.precomputed)
+        problem = Problem(part.values, self.ell[y], y, cost, part.precomputed)
         return solve(problem, problem.feasible(share * cost[:, None]), tol)
