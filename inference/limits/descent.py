@@ -16,7 +16,7 @@ DP-means is the case without classifiers. An iteration of :class:`Descent` is on
 :func:`descend_in_order` is the papers' algorithm, which opens clusters while it goes through the data.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import jax
@@ -98,10 +98,14 @@ def embedding(origin: Array, fit_intercept: bool) -> Array:
 
 def losses(eta: Array, U: Array, y: Array, problem: Problem) -> Array:
     """Losses (n, K) of classifiers (K, S, p) at inputs (n, p) with labels (n,), which are signs for two classes."""
-    ell = problem.hyper.ell
     if not problem.num_classes:
         return np.zeros((len(U), len(eta)))
-    scores = (U @ eta.reshape(-1, eta.shape[2]).T).reshape(len(U), *eta.shape[:2])
+    return score_losses((U @ eta.reshape(-1, eta.shape[2]).T).reshape(len(U), *eta.shape[:2]), y, problem)
+
+
+def score_losses(scores: Array, y: Array, problem: Problem) -> Array:
+    """Losses (n, K) at scores (n, K, S)."""
+    ell = problem.hyper.ell
     if problem.num_classes == 2:
         return np.maximum(ell - y[:, None] * scores[..., 0], 0)
     other = np.arange(problem.num_classes) != y[:, None, None]
@@ -362,10 +366,9 @@ class Descent:
             rows = np.flatnonzero((self.z[0] == k) & (weight > 0))
             U = inputs(self.data.X[0].T[rows] + self.data.origin, self.problem.fit_intercept)
             for _ in range(STEPS):
-                fall = 0.0
-                for j in range(eta.shape[1]):
-                    eta[k, j], part = em(eta[k], j, U, y[rows], weight[rows], self.problem, (LONGEST, 1.0, 0.5))
-                    fall += part
+                lengths = np.maximum(self.length[k] * 0.5 ** np.arange(6), 1 / eta.shape[1])
+                eta[k], fall, length = em(eta[k], range(eta.shape[1]), U, y[rows], weight[rows], self.problem, lengths)
+                self.length[k] = min(1.2 * length, LONGEST)
                 if fall <= SETTLED * self.margin[k]:
                     break
         return self._centred(eta)
@@ -461,8 +464,7 @@ def descend_in_order(
             members = np.flatnonzero((z == k) & (weight > 0))
             part = U[members], y[members], weight[members], problem
             for j in range(clusters.eta.shape[1]):
-                eta = clusters.eta[k].copy()
-                eta[j], fall = em(eta, j, *part, 0.5 ** np.arange(6))
+                eta, fall, _ = em(clusters.eta[k], [j], *part, 0.5 ** np.arange(6))
                 base -= fall
                 clusters = clusters._replace(eta=np.concatenate([clusters.eta[:k], eta[None], clusters.eta[k + 1 :]]))
                 record("classifiers", base)
@@ -477,28 +479,31 @@ def descend_in_order(
     return Outcome(clusters, z, trace, n_iter, converged, overflow, dearest)
 
 
-def em(eta: Array, j: int, U: Array, y: Array, weight: Array, problem: Problem, lengths: Any) -> tuple[Array, float]:
-    """An EM step (:func:`.svm.em_step`) of score ``j`` of a classifier (S, p): new weights (p,), and the fall of ``J``.
+def em(
+    eta: Array, scores: Iterable[int], U: Array, y: Array, weight: Array, problem: Problem, lengths: Array
+) -> tuple[Array, float, float]:
+    """An EM step (:func:`.svm.em_step`) of some scores of a classifier (S, p), the fall of ``J``, and its length.
 
-    :param lengths: of the step; the first at which ``J`` does not rise counts.
+    :param lengths: the first at which ``J`` does not rise counts.
     """
     _, c, ell, nu, floor = problem.hyper
-    sgn, tau = (y, ell) if problem.num_classes == 2 else class_rows(U @ eta.T, y, j, ell)
-    w, cost, A = eta[j], c * weight, sgn[:, None] * U
-    zeta = tau - A @ w
-    inverse = cost / np.maximum(np.abs(zeta), floor)
-    P = (A.T * inverse) @ A
-    P.flat[:: len(w) + 1] += nu**-2.0
-    step = dposv(P, A.T @ (cost + inverse * tau))[1] - w
-    ahead = A @ step
+    cost, step = c * weight, np.zeros_like(eta)
+    values = U @ eta.T
+    for j in scores:
+        sgn, tau = (y, ell) if problem.num_classes == 2 else class_rows(values, y, j, ell)
+        inverse = cost / np.maximum(np.abs(tau - sgn * values[:, j]), floor)
+        P = (U.T * inverse) @ U
+        P.flat[:: len(P) + 1] += nu**-2.0
+        step[j] = dposv(P, U.T @ (sgn * (cost + inverse * tau)))[1] - eta[j]
+    ahead = U @ step.T
 
     def J(t: float) -> float:
-        new = w + t * step
-        return 2 * float(cost @ np.maximum(zeta - t * ahead, 0)) + float(new @ new) / (2 * nu**2)
+        loss = score_losses((values + t * ahead)[:, None], y, problem)[:, 0]
+        return 2 * float(cost @ loss) + float(np.sum((eta + t * step) ** 2)) / (2 * nu**2)
 
     now = J(0.0)
     for t in lengths:
         fall = now - J(t)
         if fall >= 0:
-            return w + t * step, fall
-    return w, 0.0
+            return eta + t * step, fall, t
+    return eta, 0.0, t
