@@ -26,21 +26,7 @@ def ascend(problem: Problem, alpha: Array, goal: float, max_sweeps: int, seed: i
     state = np.ascontiguousarray((inputs @ alpha).T) if problem.precomputed else alpha.T @ inputs
     norms = np.diagonal(inputs).copy() if problem.precomputed else np.einsum("np,np->n", inputs, inputs)
     mean = np.zeros(alpha.shape)
-    sweeps = _sweeps(
-        inputs,
-        problem.precomputed,
-        norms,
-        problem.b,
-        problem.y,
-        problem.cost,
-        alpha,
-        state,
-        mean,
-        goal,
-        max_sweeps,
-        seed,
-    )
-    return sweeps, mean
+    return _sweeps(*problem, norms, alpha, state, mean, goal, max_sweeps, seed), mean
 
 
 @compiled
@@ -104,7 +90,7 @@ def _shuffle(order, seed):
 
 
 @compiled
-def _sweeps(inputs, precomputed, norms, b, y, cost, alpha, state, mean, goal, max_sweeps, seed):
+def _sweeps(inputs, b, y, cost, precomputed, norms, alpha, state, mean, goal, max_sweeps, seed):
     """Sweeps over the data in random orders, see :func:`ascend`; the ``state`` follows ``alpha``.
 
     It has a row for each class: the weights (L, p) for rows, the scores (L, n) for a Gram matrix; either moves by a
