@@ -1,8 +1,11 @@
 """Exact samplers, moves, small-variance limits and mean-field learners."""
 
 from .checkpoint import load_state, save_state
+from .dpgmm import dpgmm_collapsed, dpgmm_components, dpgmm_log_density, dpgmm_slice
+from .dpmmgm import dpmmgm_collapsed
 from .dpmnl import dpmnl_collapsed, dpmnl_predict
 from .fits import fit_classes, fit_rows
+from .gaussian_clusters import CollapsedSlice, CollapsedSweep
 from .isvm import isvm_collapsed, isvm_predict, isvm_slice
 from .kernel import KernelState, MoveKernel
 from .limits import EMSVC, EMSVR, M2DPM, DPMeans, em_step
@@ -24,6 +27,8 @@ __all__ = [
     "EMSVR",
     "M2DPM",
     "Augmented",
+    "CollapsedSlice",
+    "CollapsedSweep",
     "CommonShift",
     "Conditional",
     "DPMeans",
@@ -42,6 +47,11 @@ __all__ = [
     "SplitMerge",
     "Sweep",
     "Target",
+    "dpgmm_collapsed",
+    "dpgmm_components",
+    "dpgmm_log_density",
+    "dpgmm_slice",
+    "dpmmgm_collapsed",
     "dpmnl_collapsed",
     "dpmnl_predict",
     "em_step",

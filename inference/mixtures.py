@@ -52,6 +52,7 @@ class Part(NamedTuple):
       there is no ``evidence``, any law close to it. For :class:`~regbayes.inference.SplitMerge`, as is the next.
     - **evidence** - ``(weights (n,), data) -> ()``: log density of a whole cluster with the sites integrated out, up to
       a sum over its data; None where unknown.
+    - **guess** - ``(weights (n,), data) -> ()``: a quick guess of it where it is unknown.
     """
 
     sites: tuple[str, ...]
@@ -61,6 +62,7 @@ class Part(NamedTuple):
     posterior: Callable[[Data], dict[str, Law]] | None = None
     cluster: Callable[[jax.Array, Data], dict[str, Distribution]] | None = None
     evidence: Callable[[jax.Array, Data], jax.Array] | None = None
+    guess: Callable[[jax.Array, Data], jax.Array] | None = None
 
     def posterior_of(self, data: Data) -> dict[str, Law]:
         """:attr:`posterior`, of a part that has one."""
@@ -79,14 +81,16 @@ class Mixture(NamedTuple):
     - **data** - per-datum arrays, (n, ...) each.
     - **concentration** - of the Chinese restaurant process.
     - **parts** - of a component.
-    - **classes** - for :class:`~regbayes.inference.SplitMerge`, where components pay for labels: the labels (n,), how
-      many classes there are, and about how much log density a datum loses in a cluster of another class.
+    - **classes** - for :class:`~regbayes.inference.SplitMerge`, where components pay for labels: the labels (n,), and
+      about how much log density a datum loses in a cluster of another class.
+    - **num_slots** - of the buffer, where no part has a site in the state to tell.
     """
 
     data: Data
     concentration: jax.Array
     parts: tuple[Part, ...]
-    classes: tuple[jax.Array, int, jax.Array] | None = None
+    classes: tuple[jax.Array, jax.Array] | None = None
+    num_slots: int | None = None
 
     def log_density(self, z: Sites, data: Data) -> jax.Array:
         """(K, B) log densities of the data in each slot."""
@@ -357,7 +361,7 @@ class SliceAssignment(Assignment):
 
 def num_slots_of(z: Sites, mixture: Mixture) -> int:
     """``M``, the slots of the buffer."""
-    return z[mixture.parts[0].sites[0]].shape[0]
+    return z[mixture.parts[0].sites[0]].shape[0] if mixture.num_slots is None else mixture.num_slots
 
 
 def _refresh_empty(key: jax.Array, z: Sites, counts: jax.Array, parts: list[Part]) -> Sites:

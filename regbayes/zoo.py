@@ -5,7 +5,7 @@ work as written.
 
 >>> import regbayes
 >>> regbayes.zoo.names()
-['svm', 'multiclass-svm', 'svr', 'isvm', 'dpmnl']
+['svm', 'multiclass-svm', 'svr', 'isvm', 'dpmnl', 'dpgmm', 'dpmmgm']
 >>> entry = regbayes.zoo["svm"]
 >>> sorted(entry.kernels)
 ['augmentation', 'slice']
@@ -33,6 +33,8 @@ M2DPM = (
     "Wang and Zhu, Small-variance asymptotics for Dirichlet process mixtures of SVMs, AAAI (2014); "
     "Zhu, Chen and Xing, Infinite SVM: a Dirichlet process mixture of large-margin kernel machines, ICML (2011)"
 )
+BMC = "Chen, Zhu and Zhang, Robust Bayesian max-margin clustering, NIPS (2014)"
+RASMUSSEN = "Rasmussen, The infinite Gaussian mixture model, NIPS (2000); " + BMC + ", section 4"
 SHAHBABA_NEAL = "Shahbaba and Neal, Nonlinear models using Dirichlet process mixtures, JMLR 10 (2009)"
 
 
@@ -78,6 +80,10 @@ def _dpmnl(seed: int = 0) -> tuple[tuple, dict[str, Any]]:
     return datasets.make_m2dpm_setting2(60, 2, 3, seed=seed)[:2], {"variance_scale": 0.1}
 
 
+def _dpgmm(seed: int = 0) -> tuple[tuple, dict[str, Any]]:
+    return datasets.make_m2dpm_setting2(60, 2, 3, seed=seed)[:1], {"scatter": 0.1}
+
+
 ENTRIES: dict[str, Entry] = {
     "svm": Entry(
         title="Bayesian support vector machine, two classes",
@@ -121,6 +127,20 @@ ENTRIES: dict[str, Entry] = {
         program=models.dpmnl,
         example=_dpmnl,
         kernels={"collapsed": inference.dpmnl_collapsed},
+    ),
+    "dpgmm": Entry(
+        title="Dirichlet process mixture of Gaussians",
+        paper=RASMUSSEN,
+        program=models.dpgmm,
+        example=_dpgmm,
+        kernels={"slice": inference.dpgmm_slice, "collapsed": inference.dpgmm_collapsed},
+    ),
+    "dpmmgm": Entry(
+        title="Dirichlet process max-margin Gaussian mixture",
+        paper=BMC,
+        program=models.dpmmgm,
+        example=_dpgmm,
+        kernels={"collapsed": inference.dpmmgm_collapsed},
     ),
 }
 

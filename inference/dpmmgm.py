@@ -1,0 +1,326 @@
+r"""Kernels of the Dirichlet process max-margin Gaussian mixture (:mod:`regbayes.models.dpmmgm`).
+
+Given the labels, the loss as a function of one cluster's weights is a single hinge per datum (MATH of the multi-class
+hinge, :func:`~regbayes.inference.augmentation.class_rows`), so each ``eta_k`` is Gaussian given its ``omega``: exact,
+cluster by cluster. The paper instead holds every datum's strongest rival ``s_i`` fixed while it draws all weights. As
+``s_i`` is a function of the weights, that step leaves another density invariant; ``variant="paper"`` has it for
+comparison.
+"""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpyro.distributions as dist
+from jax import lax, random
+
+from ..models import HingeOmega, InformationNormal, dpmmgm
+from ..models.data import check_features
+from ..models.dpmmgm import margin_inputs
+from . import dpgmm
+from .augmentation import class_rows, weight_information
+from .fits import _newton
+from .gaussian_clusters import Clusters, CollapsedSweep, Margin, mixture_of, num_clusters
+from .kernel import MoveKernel
+from .mixtures import Mixture, counts_of
+from .moves import Augmented, Move
+from .split_merge import SplitMerge, _anchors, _launch, _log_anchors, _log_partition, _log_sides
+from .target import Sites
+
+COVERED_BY = "tests/test_dpmmgm.py::test_partitions_by_enumeration"
+PAPER_COVERED_BY = "tests/test_dpmmgm.py::test_weights_against_nuts, which shows that it is not invariant"
+
+SCORES = "scores"
+"""Name under which a move keeps ``eta_k . x_i`` among the sites while it runs."""
+DEGREES_OF_FREEDOM = 30
+"""Of the t's that split-merge moves propose weights from."""
+MIN_DOUBT = 5.0
+"""By how much, at least, the first stage of a split-merge move may be wrong."""
+
+
+def clusters(z: Sites, X, *, cost, ell, margin_features, intercept, **settings) -> Clusters:
+    """The program to the moves: that of ``dpgmm`` with a margin."""
+    A = margin_inputs(check_features(X), margin_features, intercept)
+    c, ell = (jnp.asarray(value, A.dtype) for value in (cost, ell))
+    return dpgmm.clusters(z, X, **settings)._replace(margin=Margin(A, c, ell))
+
+
+def margin_rows(k, z: Sites, X, *, max_clusters, ell, margin_features, intercept, **_) -> tuple[jax.Array, jax.Array]:
+    """``+-x_i`` (n, p) and ``tau_i`` (n,) of the hinge that the loss is in ``eta_k``.
+
+    Zeros where the slot is empty or the only one that holds data: the loss does not depend on it then.
+    """
+    A = margin_inputs(check_features(X), margin_features, intercept)
+    occupied = counts_of(z["z"], max_clusters) > 0
+    scores = z[SCORES] if SCORES in z else A @ z["eta"].T
+    sgn, tau = class_rows(jnp.where(occupied, scores, -jnp.inf), z["z"], k, ell)
+    active = occupied[k] & (jnp.sum(occupied) > 1)
+    return jnp.where(active, sgn, 0.0)[:, None] * A, jnp.where(active, tau, 0.0)
+
+
+def omega_given_eta(k, z: Sites, X, *, cost, **settings) -> HingeOmega:
+    """``1/omega_i ~ IG(1/(c|zeta_i|), 1)`` for the hinge in ``eta_k`` (the paper prints an index of -1/2)."""
+    A, tau = margin_rows(k, z, X, **settings)
+    return HingeOmega(cost * jnp.abs(tau - A @ z["eta"][k])).to_event(1)
+
+
+def eta_given_omega(k, omega: jax.Array, z: Sites, X, *, cost, prior_scale, **settings) -> InformationNormal:
+    """Equation (11), exact: ``B = I/v + c^2 sum x x'/omega`` and ``c sum +-(1 + c tau/omega) x`` over all data."""
+    A, tau = margin_rows(k, z, X, **settings)
+    precision = jnp.asarray(prior_scale, A.dtype) ** -2.0
+    return InformationNormal(*weight_information(A, tau, omega, cost, precision))
+
+
+class ClusterWeights(Augmented):
+    """The weights of one cluster after the other by the augmentation; those of empty slots from the prior at once.
+
+    :param overrelaxation: see :class:`~regbayes.inference.Augmented`.
+    """
+
+    num_keys = 2
+
+    def __init__(self, overrelaxation: float = 0.5) -> None:
+        super().__init__("eta", omega_given_eta, eta_given_omega, rows=True, overrelaxation=overrelaxation)
+
+    def step(self, keys, z, log_joint, target, tuning):
+        program = target.call(clusters, {**target.given, **z})
+        z, order, num = start_weights(keys[0], z, program, target)
+        keys = random.split(keys[1], (len(order), 2))
+
+        def visit(i: jax.Array, z: Sites) -> Sites:
+            k = order[i]
+            z = self._move(keys[i], z, target, k)
+            return {**z, SCORES: z[SCORES].at[:, k].set(program.margin.inputs @ z["eta"][k])}
+
+        z = lax.fori_loop(0, num, visit, z)
+        return {site: value for site, value in z.items() if site != SCORES}, None
+
+    def discrepancies(self, key, z, target, tuning):
+        """As for every conditional, slot by slot."""
+        slots = jnp.arange(z["eta"].shape[0])
+        return jax.vmap(lambda k: self._identity(random.fold_in(key, k), z, target, k))(slots)
+
+
+def start_weights(key: jax.Array, z: Sites, program: Clusters, target) -> tuple[Sites, jax.Array, jax.Array]:
+    """The sites with scores and fresh weights in empty slots; the slots, occupied ones first; how many those are."""
+    occupied = counts_of(z["z"], program.num_slots) > 0
+    scale = target.call(lambda _, *args, prior_scale, **settings: prior_scale, z)
+    fresh = scale * random.normal(key, z["eta"].shape, z["eta"].dtype)
+    eta = jnp.where(occupied[:, None], z["eta"], fresh)
+    assert program.margin is not None
+    z = {**z, "eta": eta, SCORES: program.margin.inputs @ eta.T}
+    return z, jnp.argsort(~occupied, stable=True), jnp.sum(occupied)
+
+
+class PaperWeights(Move):
+    """The paper's step: ``s_i`` and ``omega_i`` drawn once, then every ``eta_k`` given them (equation 11).
+
+    It does **not** leave the program invariant: ``s_i`` is the argument of a maximum over the weights that are drawn.
+    """
+
+    num_keys = 3
+
+    def __init__(self) -> None:
+        super().__init__("eta", covered_by=PAPER_COVERED_BY)
+
+    def step(self, keys, z, log_joint, target, tuning):
+        program = target.call(clusters, {**target.given, **z})
+        scale = target.call(lambda _, *args, prior_scale, **settings: prior_scale, z)
+        z, order, num = start_weights(keys[0], z, program, target)
+        (A, c, ell), labels = program.margin, z["z"]
+        own = labels[:, None] == jnp.arange(program.num_slots)
+        occupied = counts_of(labels, program.num_slots) > 0
+        rival = jnp.argmax(jnp.where(occupied & ~own, z[SCORES], -jnp.inf), axis=1)
+        pick = lambda scores, k: jnp.take_along_axis(scores, k[:, None], 1)[:, 0]  # noqa: E731
+        zeta = ell + pick(z[SCORES], rival) - pick(z[SCORES], labels)
+        omega = HingeOmega(c * jnp.abs(zeta)).sample(keys[1])
+        normals = random.split(keys[2], len(order))
+
+        def visit(i: jax.Array, z: Sites) -> Sites:
+            k = order[i]
+            sgn = jnp.where(labels == k, 1.0, jnp.where(rival == k, -1.0, 0.0)) * (num > 1)
+            other = jnp.where(labels == k, pick(z[SCORES], rival), pick(z[SCORES], labels))
+            rows = sgn[:, None] * A
+            law = InformationNormal(*weight_information(rows, ell + sgn * other, omega, c, scale**-2.0))
+            eta = z["eta"].at[k].set(law.sample(normals[i]))
+            return {**z, "eta": eta, SCORES: z[SCORES].at[:, k].set(A @ eta[k])}
+
+        z = lax.fori_loop(0, num, visit, z)
+        return {site: value for site, value in z.items() if site != SCORES}, None
+
+
+def mixture(z: Sites, X, **settings) -> Mixture:
+    """The Gaussian part to split-merge moves, integrated out."""
+    return mixture_of(clusters(z, X, **settings), explicit=False)
+
+
+class MarginSplitMerge(SplitMerge):
+    """:class:`SplitMerge` for clusters with a margin between them.
+
+    Sides are proposed by the Gaussian part as there. The weights of the clusters that a proposal makes, two for a split
+    and one for a merge, are drawn from a t about a fit of them given all other clusters' weights, and the ratio has the
+    change of everybody's loss. The fits are made only for what a first stage lets through (delayed acceptance), whose
+    guess is that a second cluster costs every datum the margin, and others little.
+    """
+
+    def __init__(self, num_proposals: int = 1) -> None:
+        super().__init__(mixture, ("z", "eta"), num_proposals, covered_by=COVERED_BY)
+
+    def step(self, keys, z, log_joint, target, tuning):
+        if len(z["z"]) < 2:
+            return z, log_joint
+        program = target.call(clusters, {**target.given, **z})
+        scale = target.call(lambda _, *args, prior_scale, **settings: prior_scale, z)
+        keys = random.split(keys[0], (self.num_proposals, 6))
+
+        def propose(p: jax.Array, z: Sites) -> Sites:
+            return self._consider(keys[p], z, program, jnp.asarray(scale, program.data.dtype))
+
+        return lax.fori_loop(0, self.num_proposals, propose, dict(z)), None
+
+    def _consider(self, keys: jax.Array, z: Sites, program: Clusters, scale: jax.Array) -> Sites:
+        key_anchors, key_sides, key_empty, key_accept, key_weights, key_prior = keys
+        labels, gaussians = z["z"], mixture_of(program, explicit=False)
+        counts = counts_of(labels, program.num_slots)
+        i, j = _anchors(key_anchors, gaussians, labels, counts, jnp.array(False))
+        slot, other = labels[i], labels[j]
+        split, union = slot == other, (labels == slot) | (labels == other)
+        log_odds = _launch(gaussians, union, i, j, jnp.array(False))
+        drawn = random.uniform(key_sides, labels.shape, log_odds.dtype) < jax.nn.sigmoid(log_odds)
+        ours = jnp.where(split, drawn, labels == slot).at[i].set(True).at[j].set(False)
+        a, b = union & ours, union & ~ours
+        empty = jnp.argmax(jnp.where(counts == 0, random.uniform(key_empty, counts.shape), -1.0))
+        other = jnp.where(split, empty, other)
+
+        merged = jnp.sum(counts > 0) - ~split  # clusters when the union is one
+        log_first = _log_partition(gaussians, a, b) + _log_anchors(merged, jnp.sum(a), jnp.sum(union))
+        log_first = log_first - _log_sides(log_odds, a, b, i, j)
+        screen, sign = _screen(program, log_first, merged, jnp.sum(union)), jnp.where(split, 1.0, -1.0)
+        heights = jnp.log(random.uniform(key_accept, (2,), log_odds.dtype))
+
+        def second(z: Sites) -> Sites:
+            apart = {**z, "z": jnp.where(a, slot, jnp.where(b, other, labels))}
+            together = {**z, "z": jnp.where(union, slot, labels)}
+            key_two, key_one = random.split(key_weights)
+            slots = jnp.stack([slot, other])
+            two, log_two = _weights(key_two, apart, program, scale, slots, jnp.array([True, True]), ~split)
+            one, log_one = _weights(key_one, together, program, scale, slots, jnp.array([True, False]), split)
+            fresh = scale * random.normal(key_prior, z["eta"].shape[1:], z["eta"].dtype)
+            eta = z["eta"].at[slot].set(jnp.where(split, two[0], one[0]))
+            eta = eta.at[other].set(jnp.where(split, two[1], fresh))
+            moved = {"z": jnp.where(split, apart["z"], together["z"]), "eta": eta}
+            accepted = heights[1] < sign * (log_first + log_two - log_one - screen)
+            return {**z, **{site: jnp.where(accepted, value, z[site]) for site, value in moved.items()}}
+
+        possible = ~split | jnp.any(counts == 0)
+        return lax.cond(possible & (heights[0] < sign * screen), second, dict, z)
+
+
+def _screen(program: Clusters, log_first: jax.Array, merged: jax.Array, size: jax.Array) -> jax.Array:
+    """The first stage's log ratio for the split: beyond doubt alone, so that a poor guess does not decide."""
+    assert program.margin is not None
+    _, c, ell = program.margin
+    guess = jnp.where(merged == 1, -2 * c * ell * len(program.data), 0.0)
+    total, doubt = log_first + guess, MIN_DOUBT + jnp.abs(guess) / 2 + c * ell * size
+    return total - jnp.clip(total, -doubt, doubt)
+
+
+def _weights(
+    key: jax.Array, z: Sites, program: Clusters, scale: jax.Array, slots: jax.Array, free: jax.Array, held: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Weights (2, p) of the ``free`` among two slots, and the log of margin times prior over the proposal's density.
+
+    :param held: take the current weights for the draw, as the way back does.
+    """
+    assert program.margin is not None
+    (A, c, ell), labels, p = program.margin, z["z"], z["eta"].shape[1]
+    occupied = counts_of(labels, program.num_slots) > 0
+    scores = A @ z["eta"].T
+    own = labels[:, None] == jnp.arange(program.num_slots)
+    moving = jnp.any((jnp.arange(program.num_slots) == slots[:, None]) & free[:, None], 0)
+    fixed = jnp.max(jnp.where(occupied & ~moving, scores + jnp.where(own, 0.0, ell), -jnp.inf), axis=1)
+    own_fixed = jnp.sum(jnp.where(own & ~moving, scores, 0.0), axis=1)
+    mine = (labels[:, None] == slots) & free
+    alone = jnp.sum(occupied) == 1
+    mean, root = fit_margin(A, mine, free, fixed, jnp.where(alone, 0.0, c), ell, scale**-2.0)
+    law = dist.MultivariateStudentT(DEGREES_OF_FREEDOM, mean, root)
+    value = jnp.where(held, jnp.ravel(z["eta"][slots]), law.sample(key))
+    # The weights of a slot that is not free are not drawn: independent in the fit, they stay out of the density.
+    value = jnp.where(jnp.repeat(free, p), value, mean)
+    eta = value.reshape(2, p)
+    s = A @ eta.T
+    best = jnp.max(jnp.where(free, s + jnp.where(mine, 0.0, ell), -jnp.inf), axis=1)
+    loss = jnp.maximum(fixed, best) - own_fixed - jnp.sum(jnp.where(mine, s, 0.0), axis=1)
+    log_prior = dist.Normal(0.0, scale).log_prob(value)
+    log_prior = jnp.sum(jnp.where(jnp.repeat(free, p), log_prior, 0.0))
+    return eta, -2 * c * jnp.sum(loss) + log_prior - _log_t(law, value, jnp.all(free))
+
+
+def _log_t(law: dist.MultivariateStudentT, value: jax.Array, both: jax.Array) -> jax.Array:
+    """Log density of the whole vector, or of its first half, which is independent of the second up to the scale."""
+    half = law.event_shape[0] // 2
+    first = dist.MultivariateStudentT(law.df, law.loc[:half], law.scale_tril[:half, :half])
+    return jnp.where(both, law.log_prob(value), first.log_prob(value[:half]))
+
+
+def fit_margin(
+    A: jax.Array, mine: jax.Array, free: jax.Array, fixed: jax.Array, cost: jax.Array, ell: jax.Array, precision
+) -> tuple[jax.Array, jax.Array]:
+    """A Gaussian fit of the weights of two clusters given those of all others, as :func:`fit_classes` of all.
+
+    :param A: (n, p) inputs.
+    :param mine: (n, 2) whether a datum is in either.
+    :param free: (2,) whether either is to be fitted; the other keeps its prior.
+    :param fixed: (n,) the largest score, margin added, of the other clusters.
+    :param cost: ``c``.
+    :param ell: the margin.
+    :param precision: of the weights' prior.
+    :return: the mean (2 p,) and the lower Cholesky factor (2 p, 2 p) of the covariance.
+    """
+    p = A.shape[1]
+    own = mine.astype(A.dtype)
+    offsets = jnp.where(free, ell * (1 - own), -jnp.inf)
+
+    def spread(root: jax.Array) -> jax.Array:
+        roots = root.reshape(2, p, 2 * p)
+        roots = roots - roots.mean(0)
+        covariance = jnp.einsum("ldr,ler->de", roots, roots) / 2
+        return jnp.sqrt(jnp.sum((A @ covariance) * A, axis=1))
+
+    def derivatives(m: jax.Array, s: jax.Array) -> tuple[jax.Array, jax.Array]:
+        temperature = jnp.sqrt(6.0) / jnp.pi * s[:, None]
+        values = jnp.concatenate([A @ m.reshape(2, p).T + offsets, fixed[:, None]], axis=1)
+        q = jax.nn.softmax(values / temperature, axis=1)[:, :2]
+        gradient = 2 * cost * (q - own).T @ A
+        curvature = 2 * cost / temperature[..., None] * q[:, :, None] * (jnp.eye(2) - q[:, None, :])
+        hessian = jnp.einsum("nd,njk,ne->jdke", A, curvature, A, optimize="optimal")
+        return jnp.ravel(gradient), hessian.reshape(2 * p, 2 * p)
+
+    def change(w: jax.Array) -> jax.Array:
+        return jnp.max(jnp.abs(A @ w.reshape(2, p).T), axis=1)
+
+    distance = jnp.where(jnp.any(A != 0, axis=1), ell, 0.0).astype(A.dtype)  # a row of zeros has no kink
+    return _newton(change, spread, derivatives, distance, 2 * p, precision)
+
+
+def dpmmgm_collapsed(
+    model: Callable = dpmmgm, *, overrelaxation: float = 0.5, split_merge: int = 1, variant: str = "exact"
+) -> MoveKernel:
+    """One label after the other by Student-t predictives and everybody's loss; weights cluster by cluster.
+
+    :param model: the program, with structural options bound: ``functools.partial(dpmmgm, margin_features=10)``.
+    :param overrelaxation: of the weights' draws.
+    :param split_merge: proposals to split or merge clusters, per sweep.
+    :param variant: "paper" takes the printed step for the weights, which does not leave the program invariant: for
+        comparison only.
+    """
+    if variant not in ("exact", "paper"):
+        raise ValueError(f'variant must be "exact" or "paper", found {variant!r}')
+    moves = [
+        *dpgmm.hyper_moves(),
+        ClusterWeights(overrelaxation) if variant == "exact" else PaperWeights(),
+        CollapsedSweep(clusters, covered_by=COVERED_BY),
+        *([MarginSplitMerge(split_merge)] if split_merge else []),
+    ]
+    name = "dpmmgm collapsed" + (", the paper's step" if variant == "paper" else "")
+    return MoveKernel(model, moves, name=name, num_active=num_clusters)
