@@ -299,11 +299,11 @@ def test_invalid_weights_are_named():
 
 def test_chunks_agree_with_one_another():
     X, _ = make_blobs(3000, n_features=3, centers=5, random_state=0)
-    model = DPMeans(penalty=30.0).fit(X)
+    model = DPMeans(penalty=30.0, random_state=0).fit(X)
     data = sweeps.layout(X, None, np.ones(3000), np.zeros(3000), "gaussian", 0)
-    clusters = descent.buffer(model.cluster_centers_, np.zeros((model.num_clusters_, 0, 3)), 8)
+    clusters = descent.buffer(model.cluster_centers_, np.zeros((model.num_clusters_, 0, 3)), 16)
     sums = sweeps.sweep(
-        data, np.zeros(data.shape, np.int32), clusters.mu, clusters.active, np.zeros((8, 0, 4)), sweeps.Hyper()
+        data, np.zeros(data.shape, np.int32), clusters.mu, clusters.active, np.zeros((16, 0, 4)), sweeps.Hyper()
     )
     labels = np.asarray(sums.z).ravel()[:3000]
     assert np.array_equal(labels, model.labels_)

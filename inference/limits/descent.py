@@ -7,7 +7,7 @@ DP-means is the case without classifiers. An iteration of :class:`Descent` is on
 (:func:`.sweeps.sweep`), in which
 
 1. **classifiers** take the EM step found in the iteration before, shortened and at last refused where the objective
-   would rise: their loss is evaluated before the data move;
+   would rise: their loss is evaluated before the data move. Tiny data are at hand, so there it is several steps;
 2. **assignment**: every datum goes to its cheapest cluster; a cluster left without data is removed;
 3. **creation**, once the present clusters have settled: a datum opens a cluster of its own if that saves more
    than it costs, at most one from each cluster at a time, and none that would rather join another's;

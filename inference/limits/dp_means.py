@@ -137,7 +137,7 @@ def first_means(X: Array, weight: Array, part: Callable[[int], Array], problem: 
     likelihood, most = problem.likelihood, problem.max_clusters
     chosen = np.empty(0)
     if problem.num_classes or not np.isfinite(problem.penalty):
-        rows = part(RULE_SIZE)
+        rows = part(RULE_SIZE // 2 if np.isfinite(problem.penalty) else RULE_SIZE)
         chosen = choose_means(likelihood, X[rows], weight[rows], min(MOST, most))
     if not np.isfinite(problem.penalty):
         return chosen
