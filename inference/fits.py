@@ -15,14 +15,16 @@ from jax.typing import ArrayLike
 
 MAX_STEPS = 100
 TOLERANCE = 1e-3
-"""A fit is good enough when a Newton step is this small against the fit's own standard deviations."""
+"""A Newton step this small against the fit's own standard deviations is the last."""
 REACH = 2.0
 """A step changes no score by more than this many of its standard deviations: there the averaged loss is smooth."""
 NARROWING = 0.5
 """The averaging narrows by at most this factor a step, so that the mean arrives before the kinks sharpen."""
 
 
-def fit_rows(A: jax.Array, tau: jax.Array, cost: ArrayLike, prior_precision: ArrayLike) -> tuple[jax.Array, jax.Array]:
+def fit_rows(
+    A: jax.Array, tau: jax.Array, cost: ArrayLike, prior_precision: ArrayLike, tolerance: float = TOLERANCE
+) -> tuple[jax.Array, jax.Array]:
     r"""Fit :math:`p(w) \propto N(w; 0, I/\lambda)\prod_i \exp\{-2c\,(\tau_i - a_i'w)_+\}`.
 
     With ``zeta_i ~ N(mu_i, s_i^2)`` under the fit, the averaged hinge has slope ``Phi(mu/s)`` and curvature
@@ -32,6 +34,7 @@ def fit_rows(A: jax.Array, tau: jax.Array, cost: ArrayLike, prior_precision: Arr
     :param tau: (n,) offsets.
     :param cost: ``c``, a scalar or (n,).
     :param prior_precision: ``lambda``.
+    :param tolerance: stop when a step is this small against the fit's own standard deviations.
     :return: the mean (d,) and the lower Cholesky factor (d, d) of the covariance.
     """
 
@@ -44,11 +47,17 @@ def fit_rows(A: jax.Array, tau: jax.Array, cost: ArrayLike, prior_precision: Arr
         curvature = 2 * cost * jnp.exp(-(ratio**2) / 2) / (jnp.sqrt(2 * jnp.pi) * s)
         return -A.T @ slope, (A.T * curvature) @ A
 
-    return _newton(lambda w: A @ w, spread, derivatives, jnp.abs(tau), A.shape[1], prior_precision)
+    return _newton(lambda w: A @ w, spread, derivatives, jnp.abs(tau), A.shape[1], prior_precision, tolerance)
 
 
 def fit_classes(
-    X: jax.Array, y: jax.Array, num_classes: int, cost: ArrayLike, ell: ArrayLike, prior_precision: ArrayLike
+    X: jax.Array,
+    y: jax.Array,
+    num_classes: int,
+    cost: ArrayLike,
+    ell: ArrayLike,
+    prior_precision: ArrayLike,
+    tolerance: float = TOLERANCE,
 ) -> tuple[jax.Array, jax.Array]:
     """Fit the weights of the multi-class hinge, all classes together.
 
@@ -61,6 +70,7 @@ def fit_classes(
     :param cost: ``c``.
     :param ell: the margin.
     :param prior_precision: ``1/nu^2``.
+    :param tolerance: stop when a step is this small against the fit's own standard deviations.
     :return: the mean (L d,) and the lower Cholesky factor (L d, L d) of the covariance, classes outermost.
     """
     d, L = X.shape[1], num_classes
@@ -89,7 +99,7 @@ def fit_classes(
         return jnp.max(jnp.abs(X @ w.reshape(L, d).T), axis=1)
 
     distance = jnp.where(jnp.any(X != 0, axis=1), ell, 0.0).astype(X.dtype)  # a row of zeros has no kink
-    return _newton(change, spread, derivatives, distance, L * d, prior_precision)
+    return _newton(change, spread, derivatives, distance, L * d, prior_precision, tolerance)
 
 
 def _newton(
@@ -99,6 +109,7 @@ def _newton(
     distance: jax.Array,
     size: int,
     prior_precision: ArrayLike,
+    tolerance: float = TOLERANCE,
 ) -> tuple[jax.Array, jax.Array]:
     """Damped Newton steps on the averaged loss, from the prior, until they are small against the fit's own spread.
 
@@ -108,6 +119,7 @@ def _newton(
     :param distance: of the scores from their kinks at weights 0, (n,): a narrow prior must not hide the kinks.
     :param size: of the weights.
     :param prior_precision: of each weight.
+    :param tolerance: of the last step, against the fit's own standard deviations.
     """
     dtype = distance.dtype
 
@@ -122,7 +134,7 @@ def _newton(
         shift = root_new @ white
         shift = shift * jnp.minimum(1.0, REACH / jnp.max(jnp.abs(change(shift)) / s))
         own = spread(root_new) + tiny
-        done = (jnp.linalg.norm(white) < TOLERANCE) & jnp.all(jnp.abs(own - s) < TOLERANCE * s)
+        done = (jnp.linalg.norm(white) < tolerance) & jnp.all(jnp.abs(own - s) < tolerance * s)
         new = (m + shift, root_new, P_new, jnp.maximum(own, NARROWING * s))
         # Single precision may give out before the fit is sharp: keep the last one that is finite.
         finite = jnp.isfinite(new[0]).all() & jnp.isfinite(root_new).all()

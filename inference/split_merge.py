@@ -15,28 +15,30 @@ NUM_LAUNCH = 8
 """Steps of EM that find how a cluster would be split."""
 MAX_LOG_ODDS = 12.0
 """No datum is surer of its side than this, so that the way back is never closed."""
-MIN_DOUBT = 5.0
-"""By how much, at least, the first stage's log ratio may be wrong."""
+DOUBT = 10.0, 0.1
+"""By how much the first stage's guess may be wrong: in any case, and for each unit of it."""
+MERGE = 0.875
+"""How often two clusters are offered a merge rather than new sides."""
 OTHER_CLASS = 1e4
 """By how much a datum of another class is liker, where the anchors are to be of two classes and there are two."""
 
 
 class SplitMerge(Assignment):
-    r"""Propose to split the cluster of two random data, or to merge their clusters.
+    r"""Propose to split the cluster of two random data, to merge their two clusters, or to share these out anew.
 
     The two data are anchors: one of any cluster, and one that tends to be like it, so that clusters far apart are not
     offered to each other in vain. EM for two components, started at them and run on the data of their cluster or
     clusters, gives every other datum the odds of either side: a function of the anchors and the *union* alone, the
     same whether the union is now one cluster or two. Every other proposal takes anchors of two classes and lets data
     side with the anchor of their class: a margin can be worth a cluster of its own where the inputs alone would not.
-    A split draws sides from the odds, a merge is what undoes it; both are accepted by Metropolis and Hastings' rule,
-    with every datum's side drawn independently, hence in parallel.
+    A split draws sides from the odds; two clusters merge, the way back, or now and then draw sides anew. All is
+    accepted by Metropolis and Hastings' rule, with every datum's side drawn independently, hence in parallel.
 
     Sites with a known evidence (the means) are integrated out of the decision and drawn from their posterior after.
     The others (the classifiers) are drawn from laws fitted to each cluster; their part of the ratio is decided in
     a second stage (delayed acceptance), so that the fits are made only for proposals the first stage lets through.
-    The first stage has a guess of that part, the data outside their cluster's largest class, and rejects only what the
-    guess would have to be far off to save; any guess is exact.
+    The first stage has a guess of that part, and rejects only what the guess would have to be far off to save; any
+    guess is exact.
 
     :param mixture: what the program is to the move.
     :param sites: the labels first, then the sites of all parts.
@@ -74,32 +76,41 @@ class SplitMerge(Assignment):
         key_anchors, key_kind, key_sides, key_empty, key_accept, key_sites = keys
         labels = z[self.sites[0]]
         counts = counts_of(labels, num_slots_of(z, mixture))
-        by_class = random.bernoulli(key_kind)
+        by_class, fuse = random.uniform(key_kind, (2,)) < jnp.array([0.5, MERGE])
         i, j = _anchors(key_anchors, mixture, labels, counts, by_class)
-        slot, other = labels[i], labels[j]
-        split, union = slot == other, (labels == slot) | (labels == other)
+        split = labels[i] == labels[j]
+        merge = ~split & fuse
+        empty = jnp.argmax(jnp.where(counts == 0, random.uniform(key_empty, counts.shape), -1.0))
+        slots = jnp.stack([labels[i], jnp.where(split, empty, labels[j])])
+        now = labels == slots[:, None]
+        union = jnp.any(now, 0)
 
         log_odds = _launch(mixture, union, i, j, by_class)
         drawn = random.uniform(key_sides, labels.shape, log_odds.dtype) < jax.nn.sigmoid(log_odds)
-        ours = jnp.where(split, drawn, labels == slot).at[i].set(True).at[j].set(False)
-        a, b = union & ours, union & ~ours
-        empty = jnp.argmax(jnp.where(counts == 0, random.uniform(key_empty, counts.shape), -1.0))
-        other = jnp.where(split, empty, other)
-
+        ours = drawn.at[i].set(True).at[j].set(False) | merge
+        then = union & jnp.stack([ours, ~ours])
         merged = jnp.sum(counts > 0) - ~split  # clusters when the union is one
-        log_first = _log_partition(mixture, a, b) + _log_anchors(merged, jnp.sum(a), jnp.sum(union))
-        log_first = log_first - _log_sides(log_odds, a, b, i, j)
-        screen, sign = _screen(mixture, log_first, a, b), jnp.where(split, 1.0, -1.0)
+
+        def of_two(pair: jax.Array) -> jax.Array:
+            """Log ratio of two clusters to their union as far as the first stage goes, and a guess of the rest."""
+            a, b = pair
+            ratio = _log_partition(mixture, a, b) + _log_anchors(merged, jnp.sum(a), jnp.sum(union))
+            ratio = ratio + jnp.log(MERGE) - _log_sides(log_odds, a, b, i, j)
+            return jnp.stack([ratio, _guess(mixture, a, b)])
+
+        log_first, guess = jnp.where(merge, 0.0, of_two(then)) - jnp.where(split, 0.0, of_two(now))
+        screen = _screen(log_first, guess)
         heights = jnp.log(random.uniform(key_accept, (2,), log_odds.dtype))
 
         def second(z: Sites) -> Sites:
-            sites, log_second = _components(key_sites, z, mixture, a, b, split, slot, other)
-            moved = {self.sites[0]: jnp.where(b, jnp.where(split, other, slot), labels), **sites}
-            accepted = heights[1] < sign * (log_first + log_second - screen)
+            sites, log_second = _components(key_sites, z, mixture, slots, now, then)
+            label = jnp.where(ours, slots[0], slots[1])
+            moved = {self.sites[0]: jnp.where(union, label, labels), **sites}
+            accepted = heights[1] < log_first + log_second - screen
             return {**z, **{site: jnp.where(accepted, value, z[site]) for site, value in moved.items()}}
 
-        possible = ~split | jnp.any(counts == 0)
-        return lax.cond(possible & (heights[0] < sign * screen), second, dict, z)
+        possible = jnp.where(split, jnp.any(counts == 0), jnp.any(then != now))
+        return lax.cond(possible & (heights[0] < screen), second, dict, z)
 
 
 def _launch(mixture: Mixture, union: jax.Array, i: jax.Array, j: jax.Array, by_class: jax.Array) -> jax.Array:
@@ -107,7 +118,7 @@ def _launch(mixture: Mixture, union: jax.Array, i: jax.Array, j: jax.Array, by_c
     anchors = jnp.arange(len(union)) == jnp.stack([i, j])[:, None]
     bias: jax.Array | float = 0.0
     if mixture.classes is not None:
-        y, _, loss = mixture.classes
+        y, loss = mixture.classes
         bias = by_class * 2 * loss * ((y == y[i]) * 1.0 - (y == y[j]))
 
     def log_density(weights: jax.Array) -> jax.Array:
@@ -154,44 +165,49 @@ def _log_sides(log_odds: jax.Array, a: jax.Array, b: jax.Array, i: jax.Array, j:
     return jnp.sum(jnp.where(free, jax.nn.log_sigmoid(jnp.where(a, log_odds, -log_odds)), 0.0))
 
 
-def _screen(mixture: Mixture, log_first: jax.Array, a: jax.Array, b: jax.Array) -> jax.Array:
-    """The first stage's log ratio for the split: beyond doubt alone, so that a poor guess does not decide."""
-    guess = jnp.zeros(())
-    if mixture.classes is not None:
-        y, num_classes, loss = mixture.classes
-        hot = y == jnp.arange(num_classes)[:, None]
+def _guess(mixture: Mixture, a: jax.Array, b: jax.Array) -> jax.Array:
+    """Of the log ratio of two clusters to their union: the parts whose evidence is not known."""
+    groups = jnp.stack([a, b, a | b]).astype(jnp.result_type(mixture.concentration))
+    guesses = [
+        jax.vmap(part.guess, (0, None))(groups, mixture.data) for part in mixture.parts if part.guess is not None
+    ]
+    return sum((values[0] + values[1] - values[2] for values in guesses), start=jnp.zeros(()))
 
-        def outside(group: jax.Array) -> jax.Array:
-            return jnp.sum(group) - jnp.max(jnp.sum(hot & group, 1))
 
-        guess = loss * (outside(a | b) - outside(a) - outside(b))
-    total, doubt = log_first + guess, MIN_DOUBT + jnp.abs(guess) / 2
+def _screen(log_first: jax.Array, guess: jax.Array) -> jax.Array:
+    """The first stage's log ratio: beyond doubt alone, so that a poor guess does not decide."""
+    total, doubt = log_first + guess, DOUBT[0] + DOUBT[1] * jnp.abs(guess)
     return total - jnp.clip(total, -doubt, doubt)
 
 
-def _components(key, z, mixture, a, b, split, slot, other) -> tuple[Sites, jax.Array]:
-    """The components' sites after the move, and the log ratio for the split of the parts that are not integrated."""
+def _components(
+    key: jax.Array, z: Sites, mixture: Mixture, slots: jax.Array, now: jax.Array, then: jax.Array
+) -> tuple[Sites, jax.Array]:
+    """The sites of two slots after the move, and the log ratio of the parts that are not integrated.
+
+    :param slots: (2,) the slots.
+    :param now: (2, n) their data; none, if the slot is empty.
+    :param then: (2, n) their data after the move.
+    """
     total, sites = jnp.zeros(()), {}
-    groups = jnp.stack([a, b, a | b]).astype(jnp.result_type(mixture.concentration))
-    drawn_now = jnp.stack([split, split, ~split])  # which groups are new clusters
+    groups = jnp.concatenate([now, then]).astype(jnp.result_type(mixture.concentration))
+    new, taken = jnp.arange(4) >= 2, jnp.any(groups > 0, 1)
     for p, part in enumerate(mixture.parts):
-        *keys, key_prior = random.split(random.fold_in(key, p), 4)
-        held = {site: jnp.stack([z[site][slot], z[site][other], z[site][slot]]) for site in part.sites}
+        keys = random.split(random.fold_in(key, p), (4, 2))
+        held = {site: z[site][jnp.tile(slots, 2)] for site in part.sites}
 
-        def consider(key, group, new, held, part=part) -> tuple[Sites, jax.Array]:
+        def consider(row: tuple, part: Part = part) -> tuple[Sites, jax.Array]:
+            (key, key_prior), group, new, taken, held = row
             laws = part.cluster(group, mixture.data)
-            drawn = _draw(key, laws)
-            values = {site: jnp.where(new, drawn[site], held[site]) for site in held}
+            drawn, fresh = _draw(key, laws), _draw(key_prior, part.prior)
+            values = {s: jnp.where(new, jnp.where(taken, drawn[s], fresh[s]), held[s]) for s in held}
             ratio = jnp.zeros(()) if part.evidence is not None else _log_ratio(part, mixture, group, laws, values)
-            return values, ratio
+            return values, jnp.where(taken, ratio, 0.0)
 
-        values, ratios = jax.vmap(consider)(jnp.stack(keys), groups, drawn_now, held)
-        total = total + ratios[0] + ratios[1] - ratios[2]
-        prior = _draw(key_prior, part.prior)
-        for site in part.sites:
-            ours, theirs, both = values[site]
-            new = z[site].at[slot].set(jnp.where(split, ours, both))
-            sites[site] = new.at[other].set(jnp.where(split, theirs, prior[site]))
+        # One after the other: fits side by side would each take as many steps as the slowest.
+        values, ratios = lax.map(consider, (keys, groups, new, taken, held))
+        total = total + ratios[2] + ratios[3] - ratios[0] - ratios[1]
+        sites |= {site: z[site].at[slots].set(values[site][2:]) for site in part.sites}
     return sites, total
 
 
