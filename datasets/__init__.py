@@ -2,6 +2,7 @@
 
 from .isvm import NonlinearTruth, make_isvm_setting1, make_isvm_setting2, make_isvm_setting3
 from .real import load, names
+from .shapes import make_half_circles, make_half_rings
 from .synthetic import (
     MixtureTruth,
     make_m2dpm_dp,
@@ -16,6 +17,8 @@ __all__ = [
     "MixtureTruth",
     "NonlinearTruth",
     "load",
+    "make_half_circles",
+    "make_half_rings",
     "make_isvm_setting1",
     "make_isvm_setting2",
     "make_isvm_setting3",

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from sklearn.datasets import fetch_openml
+from sklearn.datasets import fetch_openml, load_iris, load_wine
 from sklearn.utils import Bunch
 
 __all__ = ["load", "names"]
@@ -26,12 +26,12 @@ VARIABLE = "REGBAYES_DATA"
 class Source:
     """Where a data set is found and what its file must hold.
 
-    :param file: the file's name in a data home.
+    :param file: the file's name in a data home; empty for data that come with scikit-learn.
     :param num_features: ``d``.
     :param labels: the file's labels of the classes ``0..L-1``, in their order.
     :param class_names: the classes' names, where the file does not tell.
     :param columns: what else the file may hold for each row.
-    :param fetch: gets the file's arrays from the network; None where nobody gives them out.
+    :param fetch: gets the file's arrays from elsewhere; None where nobody gives them out.
     :param description: what the data are, and who measured them.
     """
 
@@ -53,11 +53,66 @@ def _fetch_parkinsons() -> dict[str, np.ndarray]:
     return {"X": found.data.astype(np.float32), "y": y.astype(np.int8), "feature_names": np.array(PARKINSONS)}
 
 
+def _openml(
+    data_id: int, classes: tuple[str, ...], counts: tuple[int, ...], num_features: int, labels: tuple[int, ...] = ()
+) -> Callable[[], dict[str, np.ndarray]]:
+    """A copy at OpenML, refused unless its classes have these names, in the order of the labels, and sizes.
+
+    :param num_features: the last so many columns are the features.
+    :param labels: the file's labels, by default from 0.
+    """
+
+    def fetch() -> dict[str, np.ndarray]:
+        found = fetch_openml(data_id=data_id, as_frame=False, parser="liac-arff", cache=False, n_retries=1)
+        names = np.asarray(found.target).astype(str)
+        sizes = tuple(int(np.sum(names == name)) for name in classes)
+        if sizes != counts or len(names) != sum(counts) or found.data.shape[1] < num_features:
+            raise ValueError(
+                f"OpenML's data set {data_id} is not the one expected, found shape {found.data.shape} and classes of "
+                f"sizes {list(sizes)}"
+            )
+        y = np.argmax(names[:, None] == np.array(classes), axis=1)
+        return {
+            "X": found.data[:, -num_features:].astype(np.float32),
+            "y": (np.array(labels)[y] if labels else y).astype(np.int8),
+            "feature_names": np.array(found.feature_names[-num_features:], dtype=str),
+            "class_names": np.array(classes),
+        }
+
+    return fetch
+
+
+def _fetch_mnist() -> dict[str, np.ndarray]:
+    """OpenML has the 10,000 test images last; pixels are integers."""
+    digits = tuple(map(str, range(10)))
+    arrays = _openml(554, digits, (6903, 7877, 6990, 7141, 6824, 6313, 6876, 7293, 6825, 6958), 784)()
+    return {"X": arrays["X"][-10_000:].astype(np.uint8), "y": arrays["y"][-10_000:]}
+
+
+def _bundled(loader: Callable[[], Bunch]) -> Callable[[], dict[str, np.ndarray]]:
+    """Data that come with scikit-learn."""
+
+    def fetch() -> dict[str, np.ndarray]:
+        found = loader()
+        names = {"feature_names": np.array(found.feature_names), "class_names": np.array(found.target_names)}
+        return {"X": found.data, "y": found.target, **names}
+
+    return fetch
+
+
 PARKINSONS = (
     *("MDVP:Fo(Hz)", "MDVP:Fhi(Hz)", "MDVP:Flo(Hz)", "MDVP:Jitter(%)", "MDVP:Jitter(Abs)", "MDVP:RAP", "MDVP:PPQ"),
     *("Jitter:DDP", "MDVP:Shimmer", "MDVP:Shimmer(dB)", "Shimmer:APQ3", "Shimmer:APQ5", "MDVP:APQ", "Shimmer:DDA"),
     *("NHR", "HNR", "RPDE", "DFA", "spread1", "spread2", "D2", "PPE"),
 )
+
+GLASS = ("build wind float", "build wind non-float", "vehic wind float", "containers", "tableware", "headlamps")
+LETTER = (
+    *(789, 766, 736, 805, 768, 775, 773, 734, 755, 747, 739, 761, 792),
+    *(783, 753, 803, 783, 758, 748, 796, 813, 764, 752, 787, 786, 734),
+)
+SEGMENT = ("brickface", "cement", "foliage", "grass", "path", "sky", "window")
+VOWEL = ("hid", "hId", "hEd", "hAd", "hYd", "had", "hOd", "hod", "hUd", "hud", "hed")
 
 SOURCES: dict[str, Source] = {
     "parkinsons": Source(
@@ -86,14 +141,136 @@ SOURCES: dict[str, Source] = {
             "of the original 698: two are missing from each part."
         ),
     ),
+    "glass": Source(
+        file="glass.npz",
+        num_features=9,
+        labels=(1, 2, 3, 5, 6, 7),
+        fetch=_openml(41, GLASS, (70, 76, 17, 13, 9, 29), 9, (1, 2, 3, 5, 6, 7)),
+        description=(
+            "Splinters of glass: refractive index and eight oxides, 214 x 9, six kinds. UCI Glass Identification\n"
+            "(German, 1987). Kind 4 of the original seven has no data; the number of the row is not a feature."
+        ),
+    ),
+    "letter": Source(
+        file="letter.npz",
+        num_features=16,
+        labels=tuple(range(26)),
+        class_names=tuple("ABCDEFGHIJKLMNOPQRSTUVWXYZ"),
+        fetch=_openml(6, tuple("ABCDEFGHIJKLMNOPQRSTUVWXYZ"), LETTER, 16),
+        description=(
+            "Distorted capital letters in twenty fonts, 20,000 x 16, 26 letters. Frey and Slate, Letter recognition\n"
+            "using Holland-style adaptive classifiers, Machine Learning 6 (1991)."
+        ),
+    ),
+    "mnist": Source(
+        file="mnist_test10k.npz",
+        num_features=784,
+        labels=tuple(range(10)),
+        fetch=_fetch_mnist,
+        description=(
+            "The 10,000 test images of the handwritten digits MNIST, 28 x 28 pixels from 0 to 255. LeCun, Bottou,\n"
+            "Bengio and Haffner, Gradient-based learning applied to document recognition, Proceedings of the IEEE 86\n"
+            "(1998)."
+        ),
+    ),
+    "satimage": Source(
+        file="satimage.npz",
+        num_features=36,
+        labels=tuple(range(1, 8)),
+        columns=("train",),
+        description=(
+            "Landsat images of soils, 3 x 3 pixels in four bands, 6,435 x 36, with the official training part\n"
+            "(`train`). UCI Statlog Landsat Satellite (Srinivasan, 1993). The sixth of its seven classes has no data."
+        ),
+    ),
+    "segment": Source(
+        file="segment.npz",
+        num_features=19,
+        labels=tuple(range(7)),
+        columns=("train",),
+        fetch=_openml(36, SEGMENT, (330,) * 7, 19),
+        description=(
+            "Patches of seven outdoor images, 2,310 x 19, 330 of each of seven surfaces, with the official training\n"
+            "part (`train`) where the copy tells. UCI Image Segmentation (Vision Group, 1990). The third feature is\n"
+            "constant."
+        ),
+    ),
+    "vehicle": Source(
+        file="vehicle.npz",
+        num_features=18,
+        labels=tuple(range(4)),
+        fetch=_openml(54, ("bus", "opel", "saab", "van"), (218, 212, 217, 199), 18),
+        description=(
+            "Silhouettes of four vehicles, 846 x 18 measures of shape. UCI Statlog Vehicle Silhouettes (Mowforth and\n"
+            "Shepherd, 1987)."
+        ),
+    ),
+    "vowel": Source(
+        file="vowel.npz",
+        num_features=10,
+        labels=tuple(range(11)),
+        columns=("train", "speaker", "sex"),
+        fetch=_openml(307, VOWEL, (90,) * 11, 10),
+        description=(
+            "Eleven English vowels by fifteen speakers, 990 x 10 log area ratios. Deterding, Speaker normalisation\n"
+            "for automatic speech recognition, PhD thesis, Cambridge (1989). `train`, `speaker` and `sex` where\n"
+            "the copy tells."
+        ),
+    ),
+    "seeds": Source(
+        file="seeds.npz",
+        num_features=7,
+        labels=(1, 2, 3),
+        fetch=_openml(1499, ("1", "2", "3"), (70,) * 3, 7, (1, 2, 3)),
+        description=(
+            "Kernels of three varieties of wheat by X-ray, 210 x 7. Charytanowicz, Niewczas, Kulczycki, Kowalski,\n"
+            "Lukasik and Zak, Complete gradient clustering algorithm for features analysis of X-ray images (2010)."
+        ),
+    ),
+    **{
+        f"s{number}": Source(
+            file=f"s{number}.npz",
+            num_features=2,
+            labels=tuple(range(1, 16)),
+            description=(
+                f"S-set {number} of four, the later the more overlap: 5,000 points of 15 clusters in the plane.\n"
+                "Franti and Virmajoki, Iterative shrinking method for clustering problems, Pattern Recognition 39\n"
+                "(2006)."
+            ),
+        )
+        for number in range(1, 5)
+    },
+    "jain": Source(
+        file="jain_halfrings.npz",
+        num_features=2,
+        labels=(1, 2),
+        description=(
+            "Two interlocked half-rings of unequal density, 373 points in the plane. Jain and Law, Data clustering: a\n"
+            "user's dilemma, Pattern Recognition and Machine Intelligence (2005)."
+        ),
+    ),
+    "iris": Source(
+        file="",
+        num_features=4,
+        labels=(0, 1, 2),
+        fetch=_bundled(load_iris),
+        description="Three species of iris, 150 x 4, from scikit-learn. Fisher, Annals of Eugenics 7 (1936).",
+    ),
+    "wine": Source(
+        file="",
+        num_features=13,
+        labels=(0, 1, 2),
+        fetch=_bundled(load_wine),
+        description="Italian wines of three cultivars, 178 x 13, from scikit-learn. UCI Wine (Forina et al., 1988).",
+    ),
 }
 
 
 def names() -> list[str]:
     """The data sets that :func:`load` knows.
 
-    >>> names()
-    ['parkinsons', 'protein-fold']
+    >>> names()[:4]
+    ['parkinsons', 'protein-fold', 'glass', 'letter']
     """
     return list(SOURCES)
 
@@ -103,12 +280,13 @@ def load(name: str, data_home: str | os.PathLike[str] | None = None) -> Bunch:
 
     Its file is looked for in ``data_home``; without one, in the folder that the environment variable
     ``REGBAYES_DATA`` names, then in the user's cache. Where a public service has the data, they are fetched and kept
-    for the next time.
+    for the next time; iris and wine come with scikit-learn.
 
     :param name: a data set, as :func:`names` lists them.
     :param data_home: a folder of data files.
     :return: a ``Bunch`` with ``X`` (n, d) float32, ``y`` (n,) in ``0..L-1``, ``feature_names`` and ``class_names``
-        (lists), ``DESCR``, ``path`` (the file), and what the file has for each row: ``train`` (boolean), ``subject``.
+        (lists), ``DESCR``, ``path`` (the file, or "scikit-learn"), and what the file has for each row: ``train``
+        (boolean), ``subject``.
 
     >>> import tempfile
     >>> folder = pathlib.Path(tempfile.mkdtemp())
@@ -121,6 +299,8 @@ def load(name: str, data_home: str | os.PathLike[str] | None = None) -> Bunch:
     if name not in SOURCES:
         raise ValueError(f"name must be one of {', '.join(SOURCES)}; found {name!r}")
     source, folders = SOURCES[name], _folders(data_home)
+    if not source.file and source.fetch is not None:
+        return _bunch(source, source.fetch(), "scikit-learn")
     for folder in folders:
         path = folder / source.file
         if path.is_file():
@@ -182,7 +362,7 @@ def _write(path: pathlib.Path, arrays: dict[str, np.ndarray]) -> None:
         warnings.warn(f"could not keep the data for the next time in {path}: {error.strerror}", stacklevel=3)
 
 
-def _bunch(source: Source, arrays: dict[str, np.ndarray], path: pathlib.Path) -> Bunch:
+def _bunch(source: Source, arrays: dict[str, np.ndarray], path: pathlib.Path | str) -> Bunch:
     """The arrays, checked, with labels from 0."""
 
     def check(right: bool, key: str, wanted: str, found: object) -> None:

@@ -176,7 +176,7 @@ def homes(tmp_path, monkeypatch):
 
 
 def test_names():
-    assert datasets.names() == ["parkinsons", "protein-fold"]
+    assert datasets.names()[:2] == ["parkinsons", "protein-fold"]
 
 
 def test_what_is_loaded(homes):
@@ -217,18 +217,18 @@ def test_a_folder_given_is_the_only_one(homes):
         datasets.load("parkinsons", homes[0])
 
 
-@pytest.mark.parametrize("name", datasets.names())
+@pytest.mark.parametrize("name", [name for name in datasets.names() if real.SOURCES[name].file])
 def test_missing_data_say_where_to_put_which_file(name, homes):
     with pytest.raises(FileNotFoundError) as error:
         datasets.load(name)
     words = [real.SOURCES[name].file, str(homes[1]), str(homes[2]), "REGBAYES_DATA", "data_home"]
     assert [word for word in words if word not in str(error.value)] == []
-    assert ("no network" in str(error.value)) == (name == "parkinsons")
+    assert ("no network" in str(error.value)) == (real.SOURCES[name].fetch is not None)
 
 
 def test_an_unknown_name_is_refused():
-    with pytest.raises(ValueError, match="name must be one of parkinsons, protein-fold; found 'iris'"):
-        datasets.load("iris")
+    with pytest.raises(ValueError, match=r"name must be one of parkinsons, protein-fold, .*; found 'tulips'"):
+        datasets.load("tulips")
 
 
 def test_cache_follows_the_platform(monkeypatch):
