@@ -17,10 +17,22 @@ from jax import lax, random
 from ..models import HingeOmega, InformationNormal, dpmmgm
 from ..models.data import check_features
 from ..models.dpmmgm import margin_inputs
+from ..models.normal_wishart import log_student
 from . import dpgmm
 from .augmentation import class_rows, weight_information
 from .fits import _newton
-from .gaussian_clusters import Clusters, CollapsedSweep, Margin, mixture_of, num_clusters
+from .gaussian_clusters import (
+    Clusters,
+    CollapsedSweep,
+    Component,
+    Margin,
+    component_of,
+    index,
+    mixture_of,
+    num_clusters,
+    once,
+    size_table,
+)
 from .kernel import MoveKernel
 from .mixtures import Mixture, counts_of
 from .moves import Augmented, Move
@@ -216,6 +228,74 @@ class MarginSplitMerge(SplitMerge):
         return lax.cond(possible & (heights[0] < sign * screen), second, dict, z)
 
 
+class Gather(Move):
+    """Propose to gather all data in one cluster or, from there, to scatter them by the Gaussians alone.
+
+    One cluster pays nothing and two make every datum pay, so that where clusters merge one at a time the way between one
+    and many leads through states that are worse than both. The data are scattered in random order, each by its
+    predictive given those before it; the chance of that is known, also of the partition that is now (Metropolis and
+    Hastings). Weights stay: with one cluster they are from the prior.
+    """
+
+    num_keys = 4
+
+    def __init__(self) -> None:
+        super().__init__("z", covered_by=COVERED_BY)
+
+    def step(self, keys, z, log_joint, target, tuning):
+        key_slot, key_order, key_scatter, key_accept = keys
+        program, labels = target.call(clusters, {**target.given, **z}), z["z"]
+        n, num_slots = len(labels), program.num_slots
+        one, single = jnp.full_like(labels, random.randint(key_slot, (), 0, num_slots)), jnp.all(labels == labels[0])
+        order, height = random.permutation(key_order, n), jnp.log(random.uniform(key_accept, (), program.data.dtype))
+        log_one, log_now = (target.log_joint({**z, "z": value}) for value in (one, labels))
+        log_slots = jnp.log(num_slots * 1.0)
+
+        def consider() -> jax.Array:
+            scattered, log_chance = scatter(key_scatter, program, order, labels, ~single)
+            log_ratio = target.log_joint({**z, "z": scattered}) - log_one - log_slots - log_chance
+            accepted = height < jnp.where(single, log_ratio, -log_ratio)
+            return jnp.where(accepted, jnp.where(single, scattered, one), labels)
+
+        # A chance is below 1: what that could not save needs no look.
+        worth = single | (height < log_one - log_now + log_slots)
+        return {**z, "z": once(worth, consider, labels)}, None
+
+
+def scatter(
+    key: jax.Array, program: Clusters, order: jax.Array, labels: jax.Array, forced: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Labels drawn one after the other given those before, or ``labels`` if ``forced``, and the log chance of them."""
+    n, prior = len(order), program.prior
+    table, fresh = size_table(program), log_student(prior, program.data)
+    start = jax.tree.map(lambda a: jnp.broadcast_to(a, (program.num_slots, *a.shape)), component_of(prior))
+    uniforms = random.uniform(key, (n,), program.data.dtype)
+
+    def seat(carry: tuple, step: tuple) -> tuple:
+        counts, (mean, inverse, log_det), drawn, total = carry
+        i, u = step
+        difference = program.data[i] - mean
+        image = jnp.sum(inverse * difference[:, :, None], axis=1)
+        r = prior.count + counts
+        square = jnp.sum(image * difference, axis=1) * (r / (r + 1))
+        old = table[counts] - log_det / 2 - (prior.degrees + counts + 1) / 2 * jnp.log1p(square)
+        new = fresh[i] + jnp.log(program.concentration / jnp.sum(counts == 0))
+        logits = jax.nn.log_softmax(jnp.where(counts > 0, old, new))
+        slot = jnp.where(forced, labels[i], index(jnp.exp(logits), u))
+        weight = r[slot] / (r[slot] + 1)
+        rank_one = image[slot][:, None] * image[slot]
+        components = Component(
+            mean.at[slot].add(difference[slot] / (r[slot] + 1)),
+            inverse.at[slot].add(-weight / (1 + square[slot]) * rank_one),
+            log_det.at[slot].add(jnp.log1p(square[slot])),
+        )
+        return (counts.at[slot].add(1), components, drawn.at[i].set(slot), total + logits[slot]), None
+
+    begin = (jnp.zeros(program.num_slots, int), start, labels, jnp.zeros((), program.data.dtype))
+    _, _, drawn, total = lax.scan(seat, begin, (order, uniforms))[0]
+    return drawn, total
+
+
 def _screen(program: Clusters, log_first: jax.Array, merged: jax.Array, size: jax.Array) -> jax.Array:
     """The first stage's log ratio for the split: beyond doubt alone, so that a poor guess does not decide."""
     assert program.margin is not None
@@ -310,7 +390,7 @@ def dpmmgm_collapsed(
 
     :param model: the program, with structural options bound: ``functools.partial(dpmmgm, margin_features=10)``.
     :param overrelaxation: of the weights' draws.
-    :param split_merge: proposals to split or merge clusters, per sweep.
+    :param split_merge: proposals to split or merge clusters, per sweep, followed by one to gather or scatter all data.
     :param variant: "paper" takes the printed step for the weights, which does not leave the program invariant: for
         comparison only.
     """
@@ -320,7 +400,7 @@ def dpmmgm_collapsed(
         *dpgmm.hyper_moves(),
         ClusterWeights(overrelaxation) if variant == "exact" else PaperWeights(),
         CollapsedSweep(clusters, covered_by=COVERED_BY),
-        *([MarginSplitMerge(split_merge)] if split_merge else []),
+        *([MarginSplitMerge(split_merge), Gather()] if split_merge else []),
     ]
     name = "dpmmgm collapsed" + (", the paper's step" if variant == "paper" else "")
     return MoveKernel(model, moves, name=name, num_active=num_clusters)

@@ -95,8 +95,8 @@ class Seats(NamedTuple):
     pressure: jax.Array
 
 
-class Removed(NamedTuple):
-    """The component of a datum's slot without the datum; :func:`conditional` needs it and so does the update."""
+class Component(NamedTuple):
+    """A component: ``m``, ``S^-1`` and ``log |S|``, such as that of a datum's slot without the datum."""
 
     mean: jax.Array
     inverse: jax.Array
@@ -124,7 +124,7 @@ def _rivals(clusters: Clusters, labels, counts, scores, counted) -> tuple[jax.Ar
     return ceiling, counted.astype(scores.dtype) @ excess
 
 
-def _once(condition: jax.Array, update: Callable, value):
+def once(condition: jax.Array, update: Callable, value):
     """``update()`` if the condition holds, else ``value``: a loop, so that chains side by side skip it together."""
     return lax.while_loop(lambda carry: carry[0], lambda carry: (jnp.array(False), update()), (condition, value))[1]
 
@@ -155,7 +155,7 @@ def conditional(
     square = jnp.sum(image * difference, axis=-1)
     counts = seats.counts.at[own].add(-1)
 
-    removed = _removed(i, clusters, seats, difference[own], image[own], square[own])
+    removed = _without(i, clusters, seats, difference[own], image[own], square[own])
     shift = x - removed.mean
     square_own = shift @ (removed.inverse @ shift)
     mine = jnp.arange(clusters.num_slots) == own
@@ -178,40 +178,40 @@ def conditional(
             rest = jnp.arange(len(fresh)) != i
             return _rivals(clusters, seats.labels, counts, scores, rest)[1]
 
-        others = _once(counts[own] == 0, without, others)
+        others = once(counts[own] == 0, without, others)
         logits = logits - 2 * cost * (loss + jnp.where(counts == 0, others, 0.0))
     return logits, (difference, image, square, removed, ceiling)
 
 
-def _removed(i, clusters: Clusters, seats: Seats, difference, image, square) -> Removed:
+def _without(i, clusters: Clusters, seats: Seats, difference, image, square) -> Component:
     """The component of datum ``i``'s slot without it: a rank-one downdate, or from the rows where that would cancel."""
     own = seats.labels[i]
     r = clusters.prior.count + seats.counts[own]
     weight = r / (r - 1)
     keep, floor = 1 - weight * square, jnp.finfo(square.dtype).eps ** 0.5
     safe = jnp.maximum(keep, floor)
-    downdated = Removed(
+    downdated = Component(
         seats.mean[own] - difference / (r - 1),
         seats.inverse[own] + weight / safe * image[:, None] * image,
         seats.log_det[own] + jnp.log(safe),
     )
 
-    def from_rows() -> Removed:
+    def from_rows() -> Component:
         weights = ((seats.labels == own) & (jnp.arange(len(seats.labels)) != i)).astype(clusters.data.dtype)
         return component_of(clusters.prior.given(*weighted_statistics(weights, clusters.data)))
 
-    return _once((keep < floor) & (seats.counts[own] > 1), from_rows, downdated)
+    return once((keep < floor) & (seats.counts[own] > 1), from_rows, downdated)
 
 
-def component_of(posterior: NormalWishart) -> Removed:
+def component_of(posterior: NormalWishart) -> Component:
     """``m``, ``S^-1`` and ``log |S|``."""
     root = inverse_root(posterior.scatter)
     log_det = -2 * jnp.sum(jnp.log(jnp.diagonal(root, axis1=-2, axis2=-1)), -1)
-    return Removed(posterior.mean, root @ jnp.swapaxes(root, -1, -2), log_det)
+    return Component(posterior.mean, root @ jnp.swapaxes(root, -1, -2), log_det)
 
 
 def reseat(
-    i: jax.Array, slot: jax.Array, clusters: Clusters, seats: Seats, scores: jax.Array, start: Removed, known: tuple
+    i: jax.Array, slot: jax.Array, clusters: Clusters, seats: Seats, scores: jax.Array, start: Component, known: tuple
 ) -> Seats:
     """Datum ``i`` moved to ``slot``, by rank-one updates of the two components; nothing changes if it stays.
 
@@ -223,7 +223,7 @@ def reseat(
     moved = slot != own
     died, born = seats.counts[own] == 1, seats.counts[slot] == 0
     weight = r / (r + 1)
-    added = Removed(
+    added = Component(
         seats.mean[slot] + difference[slot] / (r + 1),
         seats.inverse[slot] - weight / (1 + weight * square[slot]) * image[slot][:, None] * image[slot],
         seats.log_det[slot] + jnp.log1p(weight * square[slot]),
@@ -244,7 +244,7 @@ def reseat(
         rivals = seats.ceiling.at[i].set(new), seats.pressure + change
         everybody = jnp.ones(len(labels), bool)
         event = moved & (born | died)
-        rivals = _once(event, lambda: _rivals(clusters, labels, counts, scores, everybody), rivals)
+        rivals = once(event, lambda: _rivals(clusters, labels, counts, scores, everybody), rivals)
     return Seats(labels, counts, *components, *rivals)
 
 

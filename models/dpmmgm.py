@@ -6,7 +6,7 @@ r"""The Dirichlet process max-margin Gaussian mixture (DPMMGM).
     phi_i = exp(-2 c max(0, max over occupied k != z_i of (ell + eta_k'x_i) - eta_{z_i}'x_i))
 
 The mixture of Gaussians (:mod:`regbayes.models.dpgmm`, components integrated out) with a margin between its clusters.
-The maximum is over the clusters that hold data: over all draws of the prior it would diverge, and with one cluster there
+The maximum is over the clusters that hold data: over all draws of the prior it would diverge. With one cluster there
 is no loss. A slot without data has ``eta`` from the prior. As in the paper ``eta`` acts on ``x`` itself, without an
 intercept, or on a projection of it.
 

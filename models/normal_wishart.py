@@ -24,7 +24,7 @@ from numpyro.distributions.util import validate_sample
 
 from .data import check_positive, is_concrete
 
-STATISTICS_ENTRIES = 2**20
+STATISTICS_ENTRIES = 2**17
 """Numbers of the table of products ``x x'`` that are handled together: what fits the cache."""
 
 

@@ -1,0 +1,156 @@
+"""Race the kernels of Bayesian max-margin clustering.
+
+``margin``: one sweep of ``dpmmgm`` against one of ``dpgmm``, both sequential and exact, at 1,000 x 16 with 10 clusters.
+
+``slice``: one sweep of ``dpgmm`` with all labels at once against one label by label, at 10,000 x 10.
+
+``density``: held-out log density on Gaussian data with 20 clusters, against scikit-learn's BayesianGaussianMixture of
+40 components given the same wall time; compilation is not counted, the start is (k-means with 40 clusters).
+
+Interleaved in one run after compilation; the best of several rounds and the median of each round's ratio are shown.
+Prints tables and writes ``bench/bmc.json``.
+
+    python benchmarks/bmc.py [--only margin slice density] [--rounds 5]
+"""
+
+import argparse
+import functools
+import json
+import pathlib
+import time
+import warnings
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import random
+from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.mixture import BayesianGaussianMixture
+
+from regbayes.inference import dpgmm_collapsed, dpgmm_log_density, dpgmm_slice, dpmmgm_collapsed
+from regbayes.models import dpgmm, dpmmgm
+
+SLOTS = 64
+
+
+def gaussians(n, d, num_clusters, seed=0, spread=2.0):
+    """Standardised Gaussian clusters, each with its own covariance, and their labels."""
+    rng = np.random.default_rng(seed)
+    z = np.arange(n) % num_clusters
+    roots = rng.normal(size=(num_clusters, d, d)) / d**0.5 + np.eye(d)
+    X = spread * rng.normal(size=(num_clusters, d))[z] + np.einsum("nde,ne->nd", roots[z] / 2, rng.normal(size=(n, d)))
+    return ((X - X.mean(0)) / X.std(0)).astype(np.float32), z
+
+
+def sweeper(make, program, X, z, **options):
+    """A compiled sweep that carries its state on."""
+    kernel = make(functools.partial(program, max_clusters=SLOTS), **options)
+    state = kernel.init(random.key(0), 0, {"z": jnp.asarray(z)}, (X,), {})
+    sweep = jax.jit(lambda state: kernel.sample(state, (X,), {}))
+    box = [sweep(state)]
+
+    def run():
+        """One sweep on from the last."""
+        box[0] = jax.block_until_ready(sweep(box[0]))
+        return box[0]
+
+    for _ in range(5):
+        run()
+    run.sweep = sweep
+    return run
+
+
+def race(runs, rounds, repeats=5):
+    """Seconds of each, (rounds, number of runs): the best of a few in every round, interleaved."""
+
+    def best(run):
+        times = []
+        for _ in range(repeats):
+            begin = time.perf_counter()
+            run()
+            times.append(time.perf_counter() - begin)
+        return min(times)
+
+    return np.array([[best(run) for run in runs.values()] for _ in range(rounds)])
+
+
+def report(title, runs, times, bar, faster):
+    ratios = times[:, 1] / times[:, 0]
+    ratio = float(np.median(ratios))
+    print(title)
+    for (name, run), column in zip(runs.items(), times.T, strict=True):
+        print(f"  {name:24} {1e3 * column.min():9.2f} ms a sweep, {int(run().num_active)} clusters")
+    kept = ratio >= bar if faster else ratio <= bar
+    print(
+        f"  ratio {ratio:.2f} ({ratios.min():.2f} to {ratios.max():.2f}); bar {'>=' if faster else '<='} {bar}", end=""
+    )
+    print(", kept" if kept else ", MISSED")
+    return {"seconds": dict(zip(runs, times.min(0).tolist(), strict=True)), "ratio": ratio, "bar": bar, "kept": kept}
+
+
+def margin(rounds):
+    X, z = gaussians(1000, 16, 10)
+    runs = {
+        "dpgmm collapsed": sweeper(dpgmm_collapsed, dpgmm, X, z),
+        "dpmmgm collapsed": sweeper(dpmmgm_collapsed, dpmmgm, X, z),
+    }
+    return report("one sweep, 1,000 x 16", runs, race(runs, rounds), 4.0, False)
+
+
+def slices(rounds):
+    X, z = gaussians(10_000, 10, 20)
+    runs = {
+        "dpgmm slice": sweeper(dpgmm_slice, dpgmm, X, z),
+        "dpgmm collapsed": sweeper(dpgmm_collapsed, dpgmm, X, z),
+    }
+    return report("one sweep, 10,000 x 10", runs, race(runs, rounds, 2), 5.0, True)
+
+
+def density(rounds):
+    """Per round another data set: the peer's time is measured, and ours is given as much."""
+    rows = []
+    for seed in range(rounds):
+        X, z = gaussians(7000, 5, 20, seed)
+        train, test = X[:5000], X[5000:]
+        begin = time.perf_counter()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            peer = BayesianGaussianMixture(n_components=40, max_iter=500, random_state=0).fit(train)
+        budget = time.perf_counter() - begin
+        theirs = float(peer.score_samples(test).mean())
+        run = sweeper(dpgmm_slice, dpgmm, train, z[:5000], split_merge=4)  # compiled here
+        begin = time.perf_counter()
+        start = KMeans(40, n_init=1, random_state=0).fit(train).labels_
+        kernel = dpgmm_slice(functools.partial(dpgmm, max_clusters=SLOTS), split_merge=4)
+        state = kernel.init(random.key(1), 0, {"z": jnp.asarray(start)}, (train,), {})
+        draws = []
+        while time.perf_counter() - begin < budget:
+            state = run.sweep(state)
+            draws.append(np.asarray(state.z["z"]))
+        kept = np.stack(draws[len(draws) // 2 :][:: max(1, len(draws) // 100)])
+        ours = float(dpgmm_log_density({"z": kept}, train, test, max_clusters=SLOTS).mean())
+        rows.append({"seconds": budget, "sweeps": len(draws), "ours": ours, "theirs": theirs})
+        print(f"  {budget:6.2f} s, {len(draws)} sweeps, {int(state.num_active)} clusters: ", end="")
+        print(f"ours {ours:.4f}, BayesianGaussianMixture {theirs:.4f}")
+    kept = all(row["ours"] > row["theirs"] for row in rows)
+    print(f"held-out log density: {'kept' if kept else 'MISSED'}")
+    return {"rounds": rows, "kept": kept}
+
+
+RACES = {"margin": margin, "slice": slices, "density": density}
+
+
+def main(args):
+    results = {name: RACES[name](args.rounds) for name in args.only}
+    path = pathlib.Path(__file__).parents[1] / "bench" / "bmc.json"
+    path.parent.mkdir(exist_ok=True)
+    known = json.loads(path.read_text()) if path.exists() else {}
+    path.write_text(json.dumps({**known, **results}, indent=1, default=float) + "\n")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="+", choices=list(RACES), default=list(RACES))
+    parser.add_argument("--rounds", type=int, default=5)
+    main(parser.parse_args())
