@@ -21,6 +21,7 @@ from .split_merge import SplitMerge
 from .svm import svm_augmentation, svm_slice
 from .svr import svr_augmentation, svr_slice
 from .target import Target
+from .tune_margin import TunedMargin, tune_margin
 
 __all__ = [
     "EMSVC",
@@ -47,6 +48,7 @@ __all__ = [
     "SplitMerge",
     "Sweep",
     "Target",
+    "TunedMargin",
     "dpgmm_collapsed",
     "dpgmm_components",
     "dpgmm_log_density",
@@ -68,4 +70,5 @@ __all__ = [
     "svm_slice",
     "svr_augmentation",
     "svr_slice",
+    "tune_margin",
 ]

@@ -1,0 +1,139 @@
+"""How strong a margin should be for a number of clusters: the heuristic of the max-margin Gaussian mixture."""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax, random
+from jax.typing import ArrayLike
+
+from ..models import dpgmm, dpmmgm
+from ..models.data import check_positive
+from .dpgmm import dpgmm_collapsed
+from .dpmmgm import dpmmgm_collapsed
+from .kernel import KernelState, MoveKernel
+from .target import Sites
+
+MARGIN = ("cost", "ell", "prior_scale", "margin_features", "intercept")
+"""Keywords that ``dpmmgm`` has and ``dpgmm`` has not."""
+
+
+class TunedMargin(NamedTuple):
+    """
+    - **cost**, **ell** - what was found; pass them to the program, which is then a fixed target.
+    - **num_clusters** - the number aimed at.
+    - **init_params** - the sites of the last sweep, a start for ``MCMC.run``.
+    - **trace** - per sweep: ``cost``, ``ell`` and ``num_clusters``.
+    - **overflow** - whether ``max_clusters`` was ever too small.
+    """
+
+    cost: float
+    ell: float
+    num_clusters: int
+    init_params: Sites
+    trace: dict[str, np.ndarray]
+    overflow: bool
+
+
+def tune_margin(
+    X: ArrayLike,
+    *,
+    num_clusters: int | None = None,
+    num_sweeps: int = 200,
+    cost: float = 0.1,
+    ell: float = 0.1,
+    seed: int = 0,
+    init_params: Sites | None = None,
+    **settings: Any,
+) -> TunedMargin:
+    r"""Choose ``cost`` and ``ell`` of :func:`regbayes.models.dpmmgm` so that it finds ``num_clusters`` clusters.
+
+    Each sweep ``t = 1, 2, ...`` compares the number of clusters with the one wanted. Where there are too many one of
+    the two, at random, grows by ``u/t`` with ``u`` uniform; where there are too few it falls, at most to half of what
+    it is. Both decrease the number of clusters as they grow, so the number settles as the steps shrink. This is a
+    warm-up: the margin changes while it runs, so its sweeps are no draws of any posterior. Draw with what it returns:
+
+    >>> from jax import random
+    >>> from numpyro.infer import MCMC
+    >>> from regbayes.inference import dpmmgm_collapsed, tune_margin
+    >>> import regbayes
+    >>> (X,), _ = regbayes.zoo["dpmmgm"].example()
+    >>> tuned = tune_margin(X, num_clusters=3, num_sweeps=20)
+    >>> mcmc = MCMC(dpmmgm_collapsed(), num_warmup=20, num_samples=20, progress_bar=False)
+    >>> mcmc.run(random.key(1), X, cost=tuned.cost, ell=tuned.ell, init_params=tuned.init_params)
+
+    :param X: (n, d) data.
+    :param num_clusters: how many there are; if None, as many as :func:`~regbayes.models.dpgmm`, without a margin,
+        mostly has in the second half of as many sweeps (the paper's DPMMGM*).
+    :param num_sweeps: how many sweeps.
+    :param cost: where ``c`` starts.
+    :param ell: where the margin starts.
+    :param seed: of the random numbers.
+    :param init_params: sites to start from, as for ``MCMC.run``.
+    :param settings: keywords of the program, such as ``concentration``.
+
+    **References**
+
+    1. *Robust Bayesian max-margin clustering*, Chen, Zhu and Zhang, NIPS (2014), section 6.1.
+    """
+    if num_sweeps < 1:
+        raise ValueError(f"num_sweeps must be at least 1, found {num_sweeps}")
+    if num_clusters is not None and num_clusters < 1:
+        raise ValueError(f"num_clusters must be at least 1 or None, found {num_clusters}")
+    check_positive(strict=True, cost=cost, ell=ell)
+    key_mixture, key_margin = random.split(random.key(seed))
+    overflow = False
+    if num_clusters is None:
+        without = {name: value for name, value in settings.items() if name not in MARGIN}
+        start = {site: value for site, value in (init_params or {}).items() if site != "eta"}
+        kernel = dpgmm_collapsed(partial(dpgmm, **without))
+        state, trace = _run(kernel, X, kernel.init(key_mixture, 0, start, (X,), {}), num_sweeps)
+        counts = trace["num_clusters"][num_sweeps // 2 :]
+        num_clusters, overflow = int(np.argmax(np.bincount(counts))), bool(state.overflow)
+        init_params = {**state.z, **(init_params or {}), "z": state.z["z"]}
+    kernel = dpmmgm_collapsed(partial(dpmmgm, **settings))
+    margin = {"cost": jnp.asarray(cost, float), "ell": jnp.asarray(ell, float)}
+    state = kernel.init(key_margin, 0, init_params, (X,), margin)
+    state, trace = _run(kernel, X, state, num_sweeps, margin, num_clusters)
+    found = {name: float(trace[name][-1]) for name in margin}
+    return TunedMargin(
+        **found, num_clusters=num_clusters, init_params=state.z, trace=trace, overflow=bool(overflow | state.overflow)
+    )
+
+
+def _run(
+    kernel: MoveKernel,
+    X: ArrayLike,
+    state: KernelState,
+    num_sweeps: int,
+    margin: dict[str, jax.Array] | None = None,
+    wanted: int = 0,
+) -> tuple[KernelState, dict[str, np.ndarray]]:
+    """Sweeps as one compiled loop, the margin changed after each if there is one; the last state and the trace."""
+
+    def step(carry: tuple, t: jax.Array) -> tuple:
+        state, margin = carry
+        state = kernel.sample(kernel.refresh(state, (X,), margin) if margin else state, (X,), margin)
+        told = {**margin, "num_clusters": state.num_active}
+        if margin:
+            key = random.fold_in(state.rng_key, t)
+            margin = _step(key, margin, t, jnp.sign(state.num_active - wanted))
+        return (state, margin), told
+
+    def run(state: KernelState, margin: dict) -> tuple:
+        return lax.scan(step, (state, margin), jnp.arange(1, num_sweeps + 1))
+
+    (state, _), trace = jax.jit(run)(state, margin or {})
+    return state, {name: np.asarray(values) for name, values in trace.items()}
+
+
+def _step(key: jax.Array, margin: dict[str, jax.Array], t: jax.Array, direction: jax.Array) -> dict[str, jax.Array]:
+    """One of ``cost`` and ``ell``, at random, moved by ``u/t``; neither falls by more than half."""
+    u, coin = random.uniform(key, (2,))
+    moved = {name: jnp.maximum(value + direction * u / t, value / 2) for name, value in margin.items()}
+    return {
+        "cost": jnp.where(coin < 0.5, moved["cost"], margin["cost"]),
+        "ell": jnp.where(coin < 0.5, margin["ell"], moved["ell"]),
+    }

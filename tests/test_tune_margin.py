@@ -1,0 +1,61 @@
+"""The heuristic that chooses a margin: which way it goes, and where it stops."""
+
+import numpy as np
+import pytest
+
+from regbayes.inference import tune_margin
+
+SETTINGS = {"max_clusters": 16, "prior_scale": 1.0}
+
+
+@pytest.fixture(scope="module")
+def X():
+    """Three tight clusters."""
+    rng = np.random.default_rng(0)
+    centres = np.array([[-1.5, 0.0], [1.5, 0.0], [0.0, 2.0]])
+    return centres[np.arange(45) % 3] + 0.2 * rng.normal(size=(45, 2))
+
+
+def test_too_many_clusters_strengthen_the_margin_and_too_few_weaken_it(X):
+    one, many = (tune_margin(X, num_clusters=num, num_sweeps=40, **SETTINGS) for num in (1, 12))
+    assert one.cost * one.ell > 0.1 * 0.1 > many.cost * many.ell
+    assert 0 < many.cost <= 0.1
+    assert 0 < many.ell <= 0.1
+    for found in (one, many):
+        cost, ell, num = (found.trace[name] for name in ("cost", "ell", "num_clusters"))
+        assert len(num) == 40
+        assert cost[0] == ell[0] == np.float32(0.1)
+        # One of the two moves after every sweep, towards the number wanted and by 1/t at most; neither when it is met.
+        moves = np.stack([np.diff(cost), np.diff(ell)])
+        wanted = np.sign(num - found.num_clusters)[:-1]
+        assert np.all(np.sum(moves != 0, 0) == (wanted != 0))
+        np.testing.assert_array_equal(np.sign(moves.sum(0)), wanted)
+        assert np.all(np.abs(moves).max(0) <= 1 / np.arange(1, 40) + 1e-6)
+
+
+def test_the_number_without_a_margin_is_aimed_at_where_none_is_given(X):
+    found = tune_margin(X, num_sweeps=60, **SETTINGS)
+    assert found.num_clusters == 3
+    assert not found.overflow
+    assert len(np.unique(found.init_params["z"])) == found.trace["num_clusters"][-1]
+    again = tune_margin(X, num_sweeps=60, **SETTINGS)
+    assert (again.cost, again.ell) == (found.cost, found.ell)
+    np.testing.assert_array_equal(again.init_params["z"], found.init_params["z"])
+
+
+def test_a_full_buffer_is_told(X):
+    assert tune_margin(X, num_clusters=3, num_sweeps=10, max_clusters=2).overflow
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"num_sweeps": 0}, "num_sweeps must be at least 1, found 0"),
+        ({"num_clusters": 0}, "num_clusters must be at least 1 or None, found 0"),
+        ({"cost": 0.0}, "cost must be positive"),
+        ({"ell": -1.0}, "ell must be positive"),
+    ],
+)
+def test_bad_arguments(X, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        tune_margin(X, **arguments)
