@@ -210,7 +210,7 @@ class MarginSplitMerge(SplitMerge):
         screen, sign = _screen(program, log_first, merged, jnp.sum(union)), jnp.where(split, 1.0, -1.0)
         heights = jnp.log(random.uniform(key_accept, (2,), log_odds.dtype))
 
-        def second(z: Sites) -> Sites:
+        def second() -> Sites:
             apart = {**z, "z": jnp.where(a, slot, jnp.where(b, other, labels))}
             together = {**z, "z": jnp.where(union, slot, labels)}
             key_two, key_one = random.split(key_weights)
@@ -225,14 +225,14 @@ class MarginSplitMerge(SplitMerge):
             return {**z, **{site: jnp.where(accepted, value, z[site]) for site, value in moved.items()}}
 
         possible = ~split | jnp.any(counts == 0)
-        return lax.cond(possible & (heights[0] < sign * screen), second, dict, z)
+        return once(possible & (heights[0] < sign * screen), second, dict(z))
 
 
 class Gather(Move):
     """Propose to gather all data in one cluster or, from there, to scatter them by the Gaussians alone.
 
-    One cluster pays nothing and two make every datum pay, so that where clusters merge one at a time the way between one
-    and many leads through states that are worse than both. The data are scattered in random order, each by its
+    One cluster pays nothing and two make every datum pay: where clusters merge one at a time, the way between one and
+    many leads through states that are worse than both. The data are scattered in random order, each by its
     predictive given those before it; the chance of that is known, also of the partition that is now (Metropolis and
     Hastings). Weights stay: with one cluster they are from the prior.
     """
@@ -276,7 +276,7 @@ def scatter(
         i, u = step
         difference = program.data[i] - mean
         image = jnp.sum(inverse * difference[:, :, None], axis=1)
-        r = prior.count + counts
+        r = prior.strength + counts
         square = jnp.sum(image * difference, axis=1) * (r / (r + 1))
         old = table[counts] - log_det / 2 - (prior.degrees + counts + 1) / 2 * jnp.log1p(square)
         new = fresh[i] + jnp.log(program.concentration / jnp.sum(counts == 0))

@@ -133,7 +133,7 @@ def size_table(clusters: Clusters) -> jax.Array:
     """(n + 1,) the part of a predictive's log density that depends on the cluster's size alone, with ``log n_k``."""
     (n, d), prior = clusters.data.shape, clusters.prior
     sizes = jnp.arange(n + 1, dtype=clusters.data.dtype)
-    r, nu = prior.count + sizes, prior.degrees + sizes
+    r, nu = prior.strength + sizes, prior.degrees + sizes
     log_constant = gammaln((nu + 1) / 2) - gammaln((nu - d + 1) / 2) - d / 2 * jnp.log(jnp.pi * (r + 1) / r)
     return log_constant + jnp.log(sizes)
 
@@ -159,7 +159,7 @@ def conditional(
     shift = x - removed.mean
     square_own = shift @ (removed.inverse @ shift)
     mine = jnp.arange(clusters.num_slots) == own
-    r = prior.count + counts
+    r = prior.strength + counts
     quadratic = jnp.where(mine, square_own, square) * (r / (r + 1))
     log_det = jnp.where(mine, removed.log_det, seats.log_det)
     old = table[counts] - log_det / 2 - (prior.degrees + counts + 1) / 2 * jnp.log1p(quadratic)
@@ -186,7 +186,7 @@ def conditional(
 def _without(i, clusters: Clusters, seats: Seats, difference, image, square) -> Component:
     """The component of datum ``i``'s slot without it: a rank-one downdate, or from the rows where that would cancel."""
     own = seats.labels[i]
-    r = clusters.prior.count + seats.counts[own]
+    r = clusters.prior.strength + seats.counts[own]
     weight = r / (r - 1)
     keep, floor = 1 - weight * square, jnp.finfo(square.dtype).eps ** 0.5
     safe = jnp.maximum(keep, floor)
@@ -219,7 +219,7 @@ def reseat(
     :param known: what :func:`conditional` computed.
     """
     difference, image, square, removed, ceiling = known
-    own, r = seats.labels[i], clusters.prior.count + seats.counts[slot]
+    own, r = seats.labels[i], clusters.prior.strength + seats.counts[slot]
     moved = slot != own
     died, born = seats.counts[own] == 1, seats.counts[slot] == 0
     weight = r / (r + 1)
@@ -233,7 +233,7 @@ def reseat(
         values = values.at[own].set(jnp.where(moved, jnp.where(died, prior, left), values[own]))
         return values.at[slot].set(jnp.where(moved, joined, values[slot]))
 
-    components = map(replace, (seats.mean, seats.inverse, seats.log_det), removed, start, added)
+    mean, inverse, log_det = map(replace, (seats.mean, seats.inverse, seats.log_det), removed, start, added)
     labels = seats.labels.at[i].set(slot)
     counts = seats.counts.at[own].add(-1).at[slot].add(1)
     rivals = seats.ceiling, seats.pressure
@@ -245,7 +245,7 @@ def reseat(
         everybody = jnp.ones(len(labels), bool)
         event = moved & (born | died)
         rivals = once(event, lambda: _rivals(clusters, labels, counts, scores, everybody), rivals)
-    return Seats(labels, counts, *components, *rivals)
+    return Seats(labels, counts, mean, inverse, log_det, *rivals)
 
 
 def _best_other(values: jax.Array) -> jax.Array:

@@ -32,23 +32,23 @@ class NormalWishart(NamedTuple):
     """The four numbers of a normal-inverse-Wishart law, or of a batch of them.
 
     - **mean** - (..., d), ``m``.
-    - **count** - (...), ``r``.
+    - **strength** - (...), ``r``.
     - **degrees** - (...), ``nu``.
     - **scatter** - (..., d, d), ``S``.
     """
 
     mean: jax.Array
-    count: jax.Array
+    strength: jax.Array
     degrees: jax.Array
     scatter: jax.Array
 
     def given(self, size: jax.Array, mean: jax.Array, scatter: jax.Array) -> "NormalWishart":
         """The posterior given clusters of these sizes (...), means (..., d) and scatters about them (..., d, d)."""
         shift = mean - self.mean
-        pull = (self.count * size / (self.count + size))[..., None, None]
+        pull = (self.strength * size / (self.strength + size))[..., None, None]
         return NormalWishart(
-            self.mean + (size / (self.count + size))[..., None] * shift,
-            self.count + size,
+            self.mean + (size / (self.strength + size))[..., None] * shift,
+            self.strength + size,
             self.degrees + size,
             self.scatter + scatter + pull * shift[..., None] * shift[..., None, :],
         )
@@ -56,7 +56,7 @@ class NormalWishart(NamedTuple):
     def log_normaliser(self) -> jax.Array:
         """Log of the integral of ``|Lambda|^(-(nu + d)/2 - 1) exp(-tr(S Lambda^-1)/2 - r/2 |mu - m|^2_Lambda)``."""
         d = self.mean.shape[-1]
-        log_scale = d / 2 * (self.degrees * jnp.log(2.0) + jnp.log(2 * jnp.pi) - jnp.log(self.count))
+        log_scale = d / 2 * (self.degrees * jnp.log(2.0) + jnp.log(2 * jnp.pi) - jnp.log(self.strength))
         return log_scale + multigammaln(self.degrees / 2, d) - self.degrees / 2 * log_determinant(self.scatter)
 
     def law(self) -> "NormalWishartLaw":
@@ -187,7 +187,7 @@ def log_evidences(prior: NormalWishart, size: jax.Array, mean: jax.Array, scatte
 
 def log_student(law: NormalWishart, X: jax.Array) -> jax.Array:
     """(..., n) log densities of single data (n, d) with the component integrated out: Student's t."""
-    d, r, nu = X.shape[-1], law.count[..., None], law.degrees[..., None]
+    d, r, nu = X.shape[-1], law.strength[..., None], law.degrees[..., None]
     centred = X - law.mean[..., None, :]
     root = jnp.linalg.cholesky(law.scatter)
     white = lax.linalg.triangular_solve(root, jnp.swapaxes(centred, -1, -2), left_side=True, lower=True)
@@ -325,7 +325,7 @@ def normal_wishart(
     for name, value in (("prior_count", prior_count), ("degrees_of_freedom", nu)):
         if np.shape(value) != ():
             raise ValueError(f"{name} must be a number, found shape {np.shape(value)}")
-    if is_concrete(nu) and not float(nu) > d - 1:
+    if is_concrete(nu) and not float(np.asarray(nu)) > d - 1:
         raise ValueError(f"degrees_of_freedom must be above d - 1 = {d - 1}, found {nu}")
     _check_scatter(scatter, d)
     S = jnp.asarray(scatter, X.dtype)
