@@ -43,8 +43,8 @@ def dpgmm(
     :param prior_count: ``r``, how many earlier observations the prior of a mean is worth, or a ``Gamma`` prior for it.
     :param degrees_of_freedom: ``nu``, above ``d - 1``, or a :class:`~regbayes.models.TruncatedPoisson` prior for it; by
         default ``d + 2``, the covariances' prior mean being then ``S``.
-    :param scatter: ``S``, a number (times the identity) or (d, d), positive definite, or a ``Wishart`` prior for it, which
-        is conjugate (the paper names an inverse Wishart, which is not; the kernels refuse it).
+    :param scatter: ``S``, a number (times the identity) or (d, d), positive definite, or a ``Wishart`` prior for it,
+        which is conjugate (the paper names an inverse Wishart, which is not; the kernels refuse it).
 
     **Example**
 
