@@ -104,7 +104,7 @@ def point_estimate(draws: Draws, loss: str = "vi", *, probability: float = 0.95)
     distances = sigma * _distances(np.stack(ends), partitions, f)
     best = int(np.argmin(distances @ share))
     order = np.argsort(distances[best])
-    inside = np.searchsorted(np.cumsum(share[order]), probability - 1e-9)
+    inside = int(np.searchsorted(np.cumsum(share[order]), probability - 1e-9))
     radius = distances[best][order[min(inside, len(order) - 1)]]
     return PointEstimate(ends[best], float(distances[best] @ share), float(radius))
 

@@ -8,7 +8,7 @@ from .fits import fit_classes, fit_rows
 from .gaussian_clusters import CollapsedSlice, CollapsedSweep
 from .isvm import isvm_collapsed, isvm_predict, isvm_slice
 from .kernel import KernelState, MoveKernel
-from .limits import EMSVC, EMSVR, M2DPM, DPMeans, em_step
+from .limits import EMSVC, EMSVR, M2DPM, DPMeans, MaxMarginDPMeans, em_step
 from .margin_weights import MarginWeights
 from .mean_field import InfiniteSVM
 from .mixtures import Mixture, Part, SliceAssignment, Sweep
@@ -37,6 +37,7 @@ __all__ = [
     "InfiniteSVM",
     "KernelState",
     "MarginWeights",
+    "MaxMarginDPMeans",
     "Mixture",
     "Move",
     "MoveKernel",

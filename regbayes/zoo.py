@@ -141,6 +141,7 @@ ENTRIES: dict[str, Entry] = {
         program=models.dpmmgm,
         example=_dpgmm,
         kernels={"collapsed": inference.dpmmgm_collapsed},
+        limit=inference.MaxMarginDPMeans,
     ),
 }
 

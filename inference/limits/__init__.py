@@ -2,6 +2,7 @@
 
 from .dp_means import DPMeans
 from .m2dpm import M2DPM
+from .max_margin_dp_means import MaxMarginDPMeans
 from .svm import EMSVC, EMSVR, em_step
 
-__all__ = ["EMSVC", "EMSVR", "M2DPM", "DPMeans", "em_step"]
+__all__ = ["EMSVC", "EMSVR", "M2DPM", "DPMeans", "MaxMarginDPMeans", "em_step"]
