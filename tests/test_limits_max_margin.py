@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+from numpyro.infer.util import log_density
 from scipy.optimize import minimize
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import adjusted_rand_score
@@ -12,6 +13,8 @@ from test_limits_dp_means import LIKELIHOODS, definition, make_data
 
 from regbayes.inference.limits import DPMeans, MaxMarginDPMeans, divergences
 from regbayes.inference.limits import max_margin_dp_means as module
+from regbayes.inference.limits.sweeps import Hyper
+from regbayes.models import dpmmgm
 
 
 def losses(U, eta, z):
@@ -140,6 +143,24 @@ def test_no_single_move_of_six_data_does_better(seed, cost, start):
     model.set_params(penalty=2.0).fit(X)
     J = model.objective_[-1]
     assert min(neighbours(model, X), default=np.inf) >= J - 1e-7 * abs(J)
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+def test_the_margin_is_the_program_s(intercept):
+    """Between two sets of weights the objective changes as the program's log density does, labels held."""
+    rng = np.random.default_rng(0)
+    X, z = rng.normal(size=(12, 2)), np.arange(12) % 3
+    options = {"cost": 0.3, "ell": 1.5, "prior_scale": 0.7}
+    hyper = Hyper(1.0, options["cost"], options["ell"], options["prior_scale"])
+    found = []
+    for eta in rng.normal(size=(2, 3, 2 + intercept)):
+        state = module.State(z, np.zeros((3, 2)), eta, np.zeros((12, 3)))
+        J = module.MarginDescent(X, state, "gaussian", hyper, 1.0, intercept).objective
+        sites = {"z": z, "eta": np.pad(eta, [(0, 2), (0, 0)])}
+        log_joint, _ = log_density(dpmmgm, (X,), {**options, "max_clusters": 5, "intercept": intercept}, sites)
+        found.append((J, -float(log_joint)))
+    (J, L), (J_other, L_other) = found
+    assert J - J_other == pytest.approx(L - L_other, rel=1e-4)  # the program is in single precision
 
 
 @pytest.mark.parametrize("seed", range(3))
