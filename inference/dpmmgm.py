@@ -20,7 +20,7 @@ from ..models.dpmmgm import margin_inputs
 from ..models.normal_wishart import log_student
 from . import dpgmm
 from .augmentation import class_rows, weight_information
-from .fits import _newton
+from .fits import newton
 from .gaussian_clusters import (
     Clusters,
     CollapsedSweep,
@@ -30,13 +30,12 @@ from .gaussian_clusters import (
     index,
     mixture_of,
     num_clusters,
-    once,
     size_table,
 )
 from .kernel import MoveKernel
-from .mixtures import Mixture, counts_of
+from .mixtures import Mixture, counts_of, once
 from .moves import Augmented, Move
-from .split_merge import SplitMerge, _anchors, _launch, _log_anchors, _log_partition, _log_sides
+from .split_merge import SplitMerge, draw_anchors, launch_odds, log_anchors, log_partition, log_sides
 from .target import Sites
 
 COVERED_BY = "tests/test_dpmmgm.py::test_partitions_by_enumeration"
@@ -194,10 +193,10 @@ class MarginSplitMerge(SplitMerge):
         key_anchors, key_sides, key_empty, key_accept, key_weights, key_prior = keys
         labels, gaussians = z["z"], mixture_of(program, explicit=False)
         counts = counts_of(labels, program.num_slots)
-        i, j = _anchors(key_anchors, gaussians, labels, counts, jnp.array(False))
+        i, j = draw_anchors(key_anchors, gaussians, labels, counts, jnp.array(False))
         slot, other = labels[i], labels[j]
         split, union = slot == other, (labels == slot) | (labels == other)
-        log_odds = _launch(gaussians, union, i, j, jnp.array(False))
+        log_odds = launch_odds(gaussians, union, i, j, jnp.array(False))
         drawn = random.uniform(key_sides, labels.shape, log_odds.dtype) < jax.nn.sigmoid(log_odds)
         ours = jnp.where(split, drawn, labels == slot).at[i].set(True).at[j].set(False)
         a, b = union & ours, union & ~ours
@@ -205,8 +204,8 @@ class MarginSplitMerge(SplitMerge):
         other = jnp.where(split, empty, other)
 
         merged = jnp.sum(counts > 0) - ~split  # clusters when the union is one
-        log_first = _log_partition(gaussians, a, b) + _log_anchors(merged, jnp.sum(a), jnp.sum(union))
-        log_first = log_first - _log_sides(log_odds, a, b, i, j)
+        log_first = log_partition(gaussians, a, b) + log_anchors(merged, jnp.sum(a), jnp.sum(union))
+        log_first = log_first - log_sides(log_odds, a, b, i, j)
         screen, sign = _screen(program, log_first, merged, jnp.sum(union)), jnp.where(split, 1.0, -1.0)
         heights = jnp.log(random.uniform(key_accept, (2,), log_odds.dtype))
 
@@ -380,7 +379,7 @@ def fit_margin(
         return jnp.max(jnp.abs(A @ w.reshape(2, p).T), axis=1)
 
     distance = jnp.where(jnp.any(A != 0, axis=1), ell, 0.0).astype(A.dtype)  # a row of zeros has no kink
-    return _newton(change, spread, derivatives, distance, 2 * p, precision)
+    return newton(change, spread, derivatives, distance, 2 * p, precision)
 
 
 def dpmmgm_collapsed(

@@ -47,7 +47,7 @@ def fit_rows(
         curvature = 2 * cost * jnp.exp(-(ratio**2) / 2) / (jnp.sqrt(2 * jnp.pi) * s)
         return -A.T @ slope, (A.T * curvature) @ A
 
-    return _newton(lambda w: A @ w, spread, derivatives, jnp.abs(tau), A.shape[1], prior_precision, tolerance)
+    return newton(lambda w: A @ w, spread, derivatives, jnp.abs(tau), A.shape[1], prior_precision, tolerance)
 
 
 def fit_classes(
@@ -99,10 +99,10 @@ def fit_classes(
         return jnp.max(jnp.abs(X @ w.reshape(L, d).T), axis=1)
 
     distance = jnp.where(jnp.any(X != 0, axis=1), ell, 0.0).astype(X.dtype)  # a row of zeros has no kink
-    return _newton(change, spread, derivatives, distance, L * d, prior_precision, tolerance)
+    return newton(change, spread, derivatives, distance, L * d, prior_precision, tolerance)
 
 
-def _newton(
+def newton(
     change: Callable,
     spread: Callable,
     derivatives: Callable,

@@ -25,7 +25,7 @@ from ..models.normal_wishart import (
     log_normal,
     log_student,
 )
-from .mixtures import Mixture, Part, SliceAssignment, counts_of
+from .mixtures import Mixture, Part, SliceAssignment, counts_of, once
 from .mixtures import _index as index
 from .moves import Move
 from .target import Sites, Target
@@ -122,11 +122,6 @@ def _rivals(clusters: Clusters, labels, counts, scores, counted) -> tuple[jax.Ar
     ceiling = jnp.max(jnp.where(own | (counts > 0), scores + ell, -jnp.inf), axis=1)
     excess = jnp.maximum(clusters.margin.ell + scores - ceiling[:, None], 0.0)
     return ceiling, counted.astype(scores.dtype) @ excess
-
-
-def once(condition: jax.Array, update: Callable, value):
-    """``update()`` if the condition holds, else ``value``: a loop, so that chains side by side skip it together."""
-    return lax.while_loop(lambda carry: carry[0], lambda carry: (jnp.array(False), update()), (condition, value))[1]
 
 
 def size_table(clusters: Clusters) -> jax.Array:

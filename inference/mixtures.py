@@ -142,6 +142,11 @@ def cluster_sums(
     return lax.fori_loop(0, -(-n // size), add, jnp.zeros((num_slots, shape.shape[1]), shape.dtype))
 
 
+def once(condition: jax.Array, update: Callable[[], Any], value: Any) -> Any:
+    """``update()`` if the condition holds, else ``value``: a loop, so that chains side by side skip it together."""
+    return lax.while_loop(lambda carry: carry[0], lambda carry: (jnp.array(False), update()), (condition, value))[1]
+
+
 def num_occupied(z: Sites) -> jax.Array:
     """How many slots hold data."""
     return jnp.sum(counts_of(z["z"], z["mu"].shape[0]) > 0)

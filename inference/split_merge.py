@@ -1,6 +1,7 @@
 r"""Split-merge moves: two clusters become one, or one becomes two, where single labels would never get there."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import cast
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +9,7 @@ from jax import lax, random
 from jax.scipy.special import gammaln
 from numpyro.distributions import Distribution
 
-from .mixtures import Assignment, Law, Mixture, MixtureOf, Part, counts_of, given, num_slots_of
+from .mixtures import Assignment, Law, Mixture, MixtureOf, Part, counts_of, given, num_slots_of, once
 from .target import Sites
 
 NUM_LAUNCH = 8
@@ -77,7 +78,7 @@ class SplitMerge(Assignment):
         labels = z[self.sites[0]]
         counts = counts_of(labels, num_slots_of(z, mixture))
         by_class, fuse = random.uniform(key_kind, (2,)) < jnp.array([0.5, MERGE])
-        i, j = _anchors(key_anchors, mixture, labels, counts, by_class)
+        i, j = draw_anchors(key_anchors, mixture, labels, counts, by_class)
         split = labels[i] == labels[j]
         merge = ~split & fuse
         empty = jnp.argmax(jnp.where(counts == 0, random.uniform(key_empty, counts.shape), -1.0))
@@ -85,7 +86,7 @@ class SplitMerge(Assignment):
         now = labels == slots[:, None]
         union = jnp.any(now, 0)
 
-        log_odds = _launch(mixture, union, i, j, by_class)
+        log_odds = launch_odds(mixture, union, i, j, by_class)
         drawn = random.uniform(key_sides, labels.shape, log_odds.dtype) < jax.nn.sigmoid(log_odds)
         ours = drawn.at[i].set(True).at[j].set(False) | merge
         then = union & jnp.stack([ours, ~ours])
@@ -94,15 +95,15 @@ class SplitMerge(Assignment):
         def of_two(pair: jax.Array) -> jax.Array:
             """Log ratio of two clusters to their union as far as the first stage goes, and a guess of the rest."""
             a, b = pair
-            ratio = _log_partition(mixture, a, b) + _log_anchors(merged, jnp.sum(a), jnp.sum(union))
-            ratio = ratio + jnp.log(MERGE) - _log_sides(log_odds, a, b, i, j)
+            ratio = log_partition(mixture, a, b) + log_anchors(merged, jnp.sum(a), jnp.sum(union))
+            ratio = ratio + jnp.log(MERGE) - log_sides(log_odds, a, b, i, j)
             return jnp.stack([ratio, _guess(mixture, a, b)])
 
         log_first, guess = jnp.where(merge, 0.0, of_two(then)) - jnp.where(split, 0.0, of_two(now))
         screen = _screen(log_first, guess)
         heights = jnp.log(random.uniform(key_accept, (2,), log_odds.dtype))
 
-        def second(z: Sites) -> Sites:
+        def second() -> Sites:
             sites, log_second = _components(key_sites, z, mixture, slots, now, then)
             label = jnp.where(ours, slots[0], slots[1])
             moved = {self.sites[0]: jnp.where(union, label, labels), **sites}
@@ -110,10 +111,10 @@ class SplitMerge(Assignment):
             return {**z, **{site: jnp.where(accepted, value, z[site]) for site, value in moved.items()}}
 
         possible = jnp.where(split, jnp.any(counts == 0), jnp.any(then != now))
-        return lax.cond(possible & (heights[0] < screen), second, dict, z)
+        return once(possible & (heights[0] < screen), second, z)
 
 
-def _launch(mixture: Mixture, union: jax.Array, i: jax.Array, j: jax.Array, by_class: jax.Array) -> jax.Array:
+def launch_odds(mixture: Mixture, union: jax.Array, i: jax.Array, j: jax.Array, by_class: jax.Array) -> jax.Array:
     """(n,) log odds of the side of ``i`` against that of ``j``, by EM on the parts whose evidence is known."""
     anchors = jnp.arange(len(union)) == jnp.stack([i, j])[:, None]
     bias: jax.Array | float = 0.0
@@ -146,7 +147,7 @@ def _log_fitted(mixture: Mixture, weights: jax.Array) -> jax.Array:
     return total
 
 
-def _log_partition(mixture: Mixture, a: jax.Array, b: jax.Array) -> jax.Array:
+def log_partition(mixture: Mixture, a: jax.Array, b: jax.Array) -> jax.Array:
     """Log ratio of the split into ``a`` and ``b`` to their union: partition and evidences.
 
     The slots cancel: a split takes one of the empty ones with equal chance.
@@ -159,7 +160,7 @@ def _log_partition(mixture: Mixture, a: jax.Array, b: jax.Array) -> jax.Array:
     return jnp.log(mixture.concentration) + terms[0] + terms[1] - terms[2]
 
 
-def _log_sides(log_odds: jax.Array, a: jax.Array, b: jax.Array, i: jax.Array, j: jax.Array) -> jax.Array:
+def log_sides(log_odds: jax.Array, a: jax.Array, b: jax.Array, i: jax.Array, j: jax.Array) -> jax.Array:
     """Log chance that the data other than the anchors take these sides."""
     free = (a | b).at[i].set(False).at[j].set(False)
     return jnp.sum(jnp.where(free, jax.nn.log_sigmoid(jnp.where(a, log_odds, -log_odds)), 0.0))
@@ -189,7 +190,7 @@ def _components(
     :param now: (2, n) their data; none, if the slot is empty.
     :param then: (2, n) their data after the move.
     """
-    total, sites = jnp.zeros(()), {}
+    total, sites = jnp.zeros(()), cast(Sites, {})
     groups = jnp.concatenate([now, then]).astype(jnp.result_type(mixture.concentration))
     new, taken = jnp.arange(4) >= 2, jnp.any(groups > 0, 1)
     for p, part in enumerate(mixture.parts):
@@ -198,7 +199,7 @@ def _components(
 
         def consider(row: tuple, part: Part = part) -> tuple[Sites, jax.Array]:
             (key, key_prior), group, new, taken, held = row
-            laws = part.cluster(group, mixture.data)
+            laws = cast(Callable, part.cluster)(group, mixture.data)  # `step` saw to it that there is one
             drawn, fresh = _draw(key, laws), _draw(key_prior, part.prior)
             values = {s: jnp.where(new, jnp.where(taken, drawn[s], fresh[s]), held[s]) for s in held}
             ratio = jnp.zeros(()) if part.evidence is not None else _log_ratio(part, mixture, group, laws, values)
@@ -229,7 +230,7 @@ def _draw(key: jax.Array, laws: Mapping[str, Law]) -> Sites:
     return drawn
 
 
-def _anchors(
+def draw_anchors(
     key: jax.Array, mixture: Mixture, labels: jax.Array, counts: jax.Array, by_class: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     """Two data: one of any cluster, then another, the likelier the more it is like the first.
@@ -253,7 +254,7 @@ def _anchors(
     return i, jnp.argmax(likeness + random.gumbel(key_second, (n,), likeness.dtype))
 
 
-def _log_anchors(num: jax.Array, size_a: jax.Array, size: jax.Array) -> jax.Array:
+def log_anchors(num: jax.Array, size_a: jax.Array, size: jax.Array) -> jax.Array:
     """Log chance of the anchors in the split state over that in the merged one, which has ``num`` clusters."""
     return jnp.log(num) + jnp.log(size) - jnp.log(num + 1) - jnp.log(size_a)
 
