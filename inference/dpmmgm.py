@@ -1,7 +1,7 @@
 r"""Kernels of the Dirichlet process max-margin Gaussian mixture (:mod:`regbayes.models.dpmmgm`).
 
-Given the labels, the loss as a function of one cluster's weights is a single hinge per datum (MATH of the multi-class
-hinge, :func:`~regbayes.inference.augmentation.class_rows`), so each ``eta_k`` is Gaussian given its ``omega``: exact,
+Given the labels, the loss as a function of one cluster's weights is a single hinge per datum
+(:func:`~regbayes.inference.augmentation.class_rows`), so each ``eta_k`` is Gaussian given its ``omega``: exact,
 cluster by cluster. The paper instead holds every datum's strongest rival ``s_i`` fixed while it draws all weights. As
 ``s_i`` is a function of the weights, that step leaves another density invariant; ``variant="paper"`` has it for
 comparison.
@@ -27,13 +27,12 @@ from .gaussian_clusters import (
     Component,
     Margin,
     component_of,
-    index,
     mixture_of,
     num_clusters,
     size_table,
 )
 from .kernel import MoveKernel
-from .mixtures import Mixture, counts_of, once
+from .mixtures import Mixture, counts_of, index, once
 from .moves import Augmented, Move
 from .split_merge import SplitMerge, draw_anchors, launch_odds, log_anchors, log_partition, log_sides
 from .target import Sites
@@ -112,10 +111,15 @@ class ClusterWeights(Augmented):
         return jax.vmap(lambda k: self._identity(random.fold_in(key, k), z, target, k))(slots)
 
 
+def scale_of(z: Sites, X, *, prior_scale, **_) -> jax.Array:
+    """``sqrt(v)``."""
+    return jnp.asarray(prior_scale, z["eta"].dtype)
+
+
 def start_weights(key: jax.Array, z: Sites, program: Clusters, target) -> tuple[Sites, jax.Array, jax.Array]:
     """The sites with scores and fresh weights in empty slots; the slots, occupied ones first; how many those are."""
     occupied = counts_of(z["z"], program.num_slots) > 0
-    scale = target.call(lambda _, *args, prior_scale, **settings: prior_scale, z)
+    scale = target.call(scale_of, z)
     fresh = scale * random.normal(key, z["eta"].shape, z["eta"].dtype)
     eta = jnp.where(occupied[:, None], z["eta"], fresh)
     assert program.margin is not None
@@ -136,7 +140,7 @@ class PaperWeights(Move):
 
     def step(self, keys, z, log_joint, target, tuning):
         program = target.call(clusters, {**target.given, **z})
-        scale = target.call(lambda _, *args, prior_scale, **settings: prior_scale, z)
+        scale = target.call(scale_of, z)
         z, order, num = start_weights(keys[0], z, program, target)
         (A, c, ell), labels = program.margin, z["z"]
         own = labels[:, None] == jnp.arange(program.num_slots)
@@ -181,11 +185,11 @@ class MarginSplitMerge(SplitMerge):
         if len(z["z"]) < 2:
             return z, log_joint
         program = target.call(clusters, {**target.given, **z})
-        scale = target.call(lambda _, *args, prior_scale, **settings: prior_scale, z)
+        scale = target.call(scale_of, z)
         keys = random.split(keys[0], (self.num_proposals, 6))
 
         def propose(p: jax.Array, z: Sites) -> Sites:
-            return self._consider(keys[p], z, program, jnp.asarray(scale, program.data.dtype))
+            return self._consider(keys[p], z, program, scale)
 
         return lax.fori_loop(0, self.num_proposals, propose, dict(z)), None
 

@@ -4,10 +4,11 @@ r"""Moves for Gaussian clusters whose means and covariances are integrated out, 
 
     L_j = max(0, R_j - s_{j z_j}),     R_j = max over occupied k != z_j of (ell + s_jk),     s_jk = eta_k . x_j,
 
-so that a cluster that is born is one more rival to *every* datum, and one that dies one less (BMC leaves that out). A
-rival ``k`` costs datum ``j`` another ``(ell + s_jk - C_j)_+`` where ``C_j = max(R_j, s_{j z_j})``, its *ceiling*; the
-sum of these over the data is the *pressure* of the empty slot ``k``. Both are kept up to date: a label that moves
-between occupied clusters changes one ceiling, in O(M); only births and deaths cost O(n M).
+so that a cluster that is born is one more rival to *every* datum, and one that dies one less, which the paper's
+sampler leaves out. A rival ``k`` costs datum ``j`` another ``(ell + s_jk - C_j)_+`` where
+``C_j = max(R_j, s_{j z_j})``, its *ceiling*; the sum of these over the data is the *pressure* of the empty slot ``k``.
+Both are kept up to date: a label that moves between occupied clusters changes one ceiling, in O(M); only births and
+deaths cost O(n M).
 """
 
 from collections.abc import Callable
@@ -25,8 +26,7 @@ from ..models.normal_wishart import (
     log_normal,
     log_student,
 )
-from .mixtures import Mixture, Part, SliceAssignment, counts_of, once
-from .mixtures import _index as index
+from .mixtures import Mixture, Part, SliceAssignment, counts_of, index, once
 from .moves import Move
 from .target import Sites, Target
 
@@ -106,11 +106,8 @@ class Component(NamedTuple):
 def seats(clusters: Clusters, labels: jax.Array, scores: jax.Array) -> Seats:
     """From the labels alone."""
     counts = counts_of(labels, clusters.num_slots)
-    posterior = clusters.posterior(labels)
-    root = inverse_root(posterior.scatter)
-    log_det = -2 * jnp.sum(jnp.log(jnp.diagonal(root, axis1=-2, axis2=-1)), -1)
     rivals = _rivals(clusters, labels, counts, scores, jnp.ones(len(labels), bool))
-    return Seats(labels, counts, posterior.mean, root @ jnp.swapaxes(root, -1, -2), log_det, *rivals)
+    return Seats(labels, counts, *component_of(clusters.posterior(labels)), *rivals)
 
 
 def _rivals(clusters: Clusters, labels, counts, scores, counted) -> tuple[jax.Array, jax.Array]:

@@ -161,7 +161,7 @@ def _rows(data: Data, start: Any, size: int) -> Data:
     return jax.tree.map(lambda a: lax.dynamic_slice_in_dim(a, start, size), data)
 
 
-def _index(weights: jax.Array, u: jax.Array) -> jax.Array:
+def index(weights: jax.Array, u: jax.Array) -> jax.Array:
     """A draw from the categorical law with these weights (M,), from one uniform in [0, 1)."""
     total = jnp.cumsum(weights)
     return jnp.argmax((total > u * total[-1]) & (weights > 0))
@@ -223,7 +223,7 @@ class Sweep(Assignment):
                 left = own[j]
                 counts = counts.at[left].add(-1)
                 new = fresh[j] * (mixture.concentration / jnp.sum(counts == 0))
-                slot = _index(jnp.where(counts > 0, counts * old[j], new), u[j])
+                slot = index(jnp.where(counts > 0, counts * old[j], new), u[j])
                 born = counts[slot] == 0
                 return j + 1, counts.at[slot].add(1), own.at[j].set(slot), born, born | (counts[left] == 0)
 

@@ -2,8 +2,9 @@ r"""Gaussian clusters with a normal-inverse-Wishart prior, their parameters inte
 
     Lambda_k ~ IW(S, nu),   mu_k | Lambda_k ~ N(m, Lambda_k/r),   x_i | z_i = k ~ N(mu_k, Lambda_k)
 
-``Lambda`` is a **covariance** (BMC's equation 9 mixes it with a precision; its Appendix B does not). A cluster of ``n``
-data with mean ``xbar`` turns ``(m, r, nu, S)`` into
+``Lambda`` is a **covariance** (equation 9 of *Robust Bayesian max-margin clustering*, Chen, Zhu and Zhang, NIPS 2014,
+mixes it with a precision; the paper's Appendix B does not). A cluster of ``n`` data with mean ``xbar``
+turns ``(m, r, nu, S)`` into
 
     r + n,   nu + n,   (r m + n xbar)/(r + n),   S + sum (x - xbar)(x - xbar)' + r n/(r + n) (xbar - m)(xbar - m)'
 
@@ -286,7 +287,7 @@ class IntegerLaw(Distribution):
 
 
 class TruncatedPoisson(IntegerLaw):
-    """A Poisson variable given that it lies in ``low..high``: BMC's prior of ``nu``.
+    """A Poisson variable given that it lies in ``low..high``: a prior of the degrees of freedom ``nu``.
 
     :param rate: of the Poisson law.
     :param low: the least value; for the degrees of freedom in ``d`` dimensions at least ``d``.
