@@ -28,7 +28,7 @@ from .isvm import conjugate, there, value_of
 from .kernel import MoveKernel
 from .mixtures import Mixture, counts_of
 from .moves import Augmented, Conditional, Move
-from .predictions import PREDICT_BLOCK
+from .predictions import PREDICT_BLOCK, check_draws
 from .split_merge import SplitMerge
 from .target import Sites
 
@@ -179,7 +179,7 @@ def dpgmm_log_density(
         "degrees_of_freedom": degrees_of_freedom,
         "scatter": scatter,
     }
-    sites, X, fixed = _checked(draws, X, settings)
+    sites, X, fixed = _checked(draws, X, max_clusters, settings)
     X_new = check_features(X_new)
     if X_new.shape[1] != X.shape[1]:
         raise ValueError(f"X_new must have {X.shape[1]} columns as X, found {X_new.shape[1]}")
@@ -241,7 +241,7 @@ def dpgmm_components(
         "degrees_of_freedom": degrees_of_freedom,
         "scatter": scatter,
     }
-    sites, X, fixed = _checked(draws, X, settings)
+    sites, X, fixed = _checked(draws, X, max_clusters, settings)
 
     def one(draw: tuple[jax.Array, Sites]) -> Sites:
         key, sites = draw
@@ -255,14 +255,11 @@ def dpgmm_components(
     return lax.map(one, (random.split(rng_key, len(sites["z"])), sites))
 
 
-def _checked(draws: Sites, X: ArrayLike, settings: dict) -> tuple[Sites, jax.Array, dict]:
+def _checked(draws: Sites, X: ArrayLike, max_clusters: int, settings: dict) -> tuple[Sites, jax.Array, dict]:
     """The draws as arrays, the data, and the settings with those that are sites of the draws left out."""
     X = check_features(X)
-    if "z" not in draws or jnp.ndim(draws["z"]) != 2 or jnp.shape(draws["z"])[1] != len(X):
-        found = jnp.shape(draws["z"]) if "z" in draws else "none"
-        raise ValueError(f"draws must hold the site z of shape (draws, {len(X)}), found {found}; flatten chains")
-    priors = [name for name, value in settings.items() if isinstance(value, Distribution)]
-    if missing := [name for name in priors if name not in draws]:
-        raise ValueError(f"{missing[0]} has a prior but draws have no site for it; give a number")
-    sites = {name: jnp.asarray(draws[name]) for name in ["z", *(name for name in settings if name in draws)]}
+    priors = {name: isinstance(value, Distribution) for name, value in settings.items()}
+    sites = check_draws(draws, ["z"], priors, slots=max_clusters)
+    if sites["z"].shape[1] != len(X):
+        raise ValueError(f"draws must label the {len(X)} rows of X, found z of shape {sites['z'].shape}")
     return sites, X, {name: None if name in sites else value for name, value in settings.items()}

@@ -28,13 +28,16 @@ class Prediction(NamedTuple):
     votes: jax.Array
 
 
-def check_draws(draws: Sites, sites: Sequence[str], priors: dict[str, bool]) -> Sites:
-    """The draws as arrays, if they have the sites, one leading axis, and a site for each hyper-prior."""
+def check_draws(draws: Sites, sites: Sequence[str], priors: dict[str, bool], slots: int | None = None) -> Sites:
+    """The draws as arrays, if they have the sites, one leading axis, and a site for each hyper-prior.
+
+    :param slots: of the buffer; by default as many as the second site has rows.
+    """
     if missing := [site for site in sites if site not in draws]:
         raise ValueError(f"draws must hold the sites {', '.join(sites)}, found no {', '.join(missing)}")
     if jnp.ndim(draws["z"]) != 2:
         raise ValueError(f"draws must have one leading axis, found z of shape {jnp.shape(draws['z'])}; flatten chains")
-    (_, n), slots = jnp.shape(draws["z"]), jnp.shape(draws[sites[1]])[1]
+    n, slots = jnp.shape(draws["z"])[1], jnp.shape(draws[sites[1]])[1] if slots is None else slots
     labels = jnp.sort(jnp.asarray(draws["z"]), axis=1)
     occupied = 1 + jnp.sum(labels[:, 1:] != labels[:, :-1], axis=1)
     if slots < n and jnp.any(occupied >= slots):

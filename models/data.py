@@ -9,7 +9,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro
 from jax.typing import ArrayLike
+from numpyro.distributions import Distribution
 
 
 def check_positive(*, strict: bool = True, **values: ArrayLike) -> None:
@@ -30,6 +32,14 @@ def check_positive(*, strict: bool = True, **values: ArrayLike) -> None:
         if bad.any():
             kind = "positive" if strict else "non-negative"
             raise ValueError(f"{name} must be {kind} and finite, found {float(array[bad].flat[0])}")
+
+
+def hyper(name: str, value: ArrayLike | Distribution) -> jax.Array:
+    """A hyper-parameter: the value given, or a site where a prior was given."""
+    if isinstance(value, Distribution):
+        return numpyro.sample(name, value)
+    check_positive(strict=True, **{name: value})
+    return jnp.asarray(value, jnp.result_type(float))
 
 
 def check_features(X: ArrayLike, *, intercept: bool = False) -> jax.Array:

@@ -18,9 +18,8 @@ import numpyro
 from jax.typing import ArrayLike
 from numpyro.distributions import Distribution
 
-from .data import check_features, check_slots
+from .data import check_features, check_slots, hyper
 from .distributions import ChineseRestaurantProcess
-from .isvm import hyper
 from .normal_wishart import GaussianClusters, IntegerLaw, NormalWishart, normal_wishart
 
 

@@ -25,11 +25,10 @@ import numpyro.distributions as dist
 from jax.typing import ArrayLike
 from numpyro.distributions import Distribution
 
-from .data import check_features, check_positive, check_slots
+from .data import check_features, check_positive, check_slots, hyper
 from .distributions import ChineseRestaurantProcess
 from .dpgmm import component_prior
 from .factors import multiclass_hinge
-from .isvm import hyper
 from .normal_wishart import GaussianClusters
 
 

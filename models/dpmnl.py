@@ -24,9 +24,8 @@ import numpyro.distributions as dist
 from jax.typing import ArrayLike
 from numpyro.distributions import Distribution
 
-from .data import check_features, check_labels, check_num_classes, check_positive, check_slots, is_concrete
+from .data import check_features, check_labels, check_num_classes, check_positive, check_slots, hyper, is_concrete
 from .distributions import ChineseRestaurantProcess
-from .isvm import hyper
 
 
 def dpmnl(

@@ -17,14 +17,13 @@ inequality.
 2. *Infinite SVM: a Dirichlet process mixture of large-margin kernel machines*, Zhu, Chen and Xing, ICML (2011).
 """
 
-import jax
 import jax.numpy as jnp
 import numpyro
 import numpyro.distributions as dist
 from jax.typing import ArrayLike
 from numpyro.distributions import Distribution
 
-from .data import check_features, check_labels, check_num_classes, check_positive, check_slots
+from .data import check_features, check_labels, check_num_classes, check_positive, check_slots, hyper
 from .distributions import ChineseRestaurantProcess
 from .factors import hinge, multiclass_hinge
 from .families import family
@@ -105,11 +104,3 @@ def isvm(
         multiclass_hinge("margin", f, y, cost=cost, ell=ell)
     else:
         hinge("margin", f, 2 * y - 1, cost=cost, ell=ell)
-
-
-def hyper(name: str, value: ArrayLike | Distribution) -> jax.Array:
-    """A hyper-parameter: the value given, or a site where a prior was given."""
-    if isinstance(value, Distribution):
-        return numpyro.sample(name, value)
-    check_positive(strict=True, **{name: value})
-    return jnp.asarray(value, jnp.result_type(float))

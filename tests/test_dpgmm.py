@@ -239,8 +239,12 @@ def test_components_are_drawn_from_their_posterior():
 
 
 def test_draws_are_checked():
-    with pytest.raises(ValueError, match=r"z of shape \(draws, 5\), found \(5,\)"):
+    with pytest.raises(ValueError, match=r"z of shape \(5,\); flatten chains"):
         dpgmm_log_density({"z": np.zeros(5, int)}, X5, X5)
+    with pytest.raises(ValueError, match=r"label the 5 rows of X, found z of shape \(1, 4\)"):
+        dpgmm_log_density({"z": np.zeros((1, 4), int)}, X5, X5)
+    with pytest.raises(ValueError, match="draws fill their buffer of 2 slots"):
+        dpgmm_log_density({"z": np.array([[0, 1, 0, 0, 0]])}, X5, X5, max_clusters=2)
     with pytest.raises(ValueError, match="must have 2 columns"):
         dpgmm_log_density({"z": np.zeros((1, 5), int)}, X5, X5[:, :1])
     with pytest.raises(ValueError, match="prior_count has a prior"):
