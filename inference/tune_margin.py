@@ -1,6 +1,7 @@
 """How strong a margin should be for a number of clusters: the heuristic of the max-margin Gaussian mixture."""
 
-from functools import partial
+import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -18,6 +19,8 @@ from .target import Sites
 
 MARGIN = ("cost", "ell", "prior_scale", "margin_features", "intercept")
 """Keywords that ``dpmmgm`` has and ``dpgmm`` has not."""
+STRUCTURE = ("max_clusters", "margin_features", "intercept")
+"""Keywords that shape what is compiled; all others are traced."""
 
 
 class TunedMargin(NamedTuple):
@@ -88,15 +91,14 @@ def tune_margin(
     if num_clusters is None:
         without = {name: value for name, value in settings.items() if name not in MARGIN}
         start = {site: value for site, value in (init_params or {}).items() if site != "eta"}
-        kernel = dpgmm_collapsed(partial(dpgmm, **without))
-        state, trace = _run(kernel, X, kernel.init(key_mixture, 0, start, (X,), {}), num_sweeps)
+        state, trace = _run(dpgmm_collapsed, dpgmm, key_mixture, X, num_sweeps, start, without)
         counts = trace["num_clusters"][num_sweeps // 2 :]
         num_clusters, overflow = int(np.argmax(np.bincount(counts))), bool(state.overflow)
         init_params = {**state.z, **(init_params or {}), "z": state.z["z"]}
-    kernel = dpmmgm_collapsed(partial(dpmmgm, **settings))
     margin = {"cost": jnp.asarray(cost, float), "ell": jnp.asarray(ell, float)}
-    state = kernel.init(key_margin, 0, init_params, (X,), margin)
-    state, trace = _run(kernel, X, state, num_sweeps, margin, num_clusters)
+    state, trace = _run(
+        dpmmgm_collapsed, dpmmgm, key_margin, X, num_sweeps, init_params, settings, margin, num_clusters
+    )
     found = {name: float(trace[name][-1]) for name in margin}
     return TunedMargin(
         **found, num_clusters=num_clusters, init_params=state.z, trace=trace, overflow=bool(overflow | state.overflow)
@@ -104,29 +106,48 @@ def tune_margin(
 
 
 def _run(
-    kernel: MoveKernel,
+    make: Callable,
+    program: Callable,
+    key: jax.Array,
     X: ArrayLike,
-    state: KernelState,
     num_sweeps: int,
+    init_params: Sites | None,
+    settings: dict[str, Any],
     margin: dict[str, jax.Array] | None = None,
     wanted: int = 0,
 ) -> tuple[KernelState, dict[str, np.ndarray]]:
-    """Sweeps as one compiled loop, the margin changed after each if there is one; the last state and the trace."""
+    """Sweeps, the margin changed after each if there is one; the last state and the trace."""
+    structure = {name: value for name, value in settings.items() if name in STRUCTURE}
+    rest = {name: value for name, value in settings.items() if name not in STRUCTURE}
+    kernel = _kernel(make, program, tuple(sorted(structure.items())))
+    margin = margin or {}
+    state = kernel.init(key, 0, init_params, (X,), {**rest, **margin})
+    state, trace = _sweeps(kernel, state, X, rest, margin, wanted, num_sweeps)
+    return state, {name: np.asarray(values) for name, values in trace.items()}
+
+
+@functools.lru_cache(maxsize=16)
+def _kernel(make: Callable, program: Callable, structure: tuple) -> MoveKernel:
+    """One kernel for all calls of the same structure, so that they compile once."""
+    return make(functools.partial(program, **dict(structure)))
+
+
+@functools.partial(jax.jit, static_argnames=("kernel", "num_sweeps"))
+def _sweeps(kernel: MoveKernel, state: KernelState, X, settings, margin, wanted, num_sweeps: int) -> tuple:
+    """The sweeps as one compiled loop."""
 
     def step(carry: tuple, t: jax.Array) -> tuple:
         state, margin = carry
-        state = kernel.sample(kernel.refresh(state, (X,), margin) if margin else state, (X,), margin)
+        given = {**settings, **margin}
+        state = kernel.sample(kernel.refresh(state, (X,), given), (X,), given)
         told = {**margin, "num_clusters": state.num_active}
         if margin:
             key = random.fold_in(state.rng_key, t)
             margin = _step(key, margin, t, jnp.sign(state.num_active - wanted))
         return (state, margin), told
 
-    def run(state: KernelState, margin: dict) -> tuple:
-        return lax.scan(step, (state, margin), jnp.arange(1, num_sweeps + 1))
-
-    (state, _), trace = jax.jit(run)(state, margin or {})
-    return state, {name: np.asarray(values) for name, values in trace.items()}
+    (state, _), trace = lax.scan(step, (state, margin), jnp.arange(1, num_sweeps + 1))
+    return state, trace
 
 
 def _step(key: jax.Array, margin: dict[str, jax.Array], t: jax.Array, direction: jax.Array) -> dict[str, jax.Array]:
