@@ -1,5 +1,6 @@
 """The papers' synthetic settings and loaders for their real data."""
 
+from .corpora import CorpusTruth, make_corpus
 from .isvm import NonlinearTruth, make_isvm_setting1, make_isvm_setting2, make_isvm_setting3
 from .real import load, names
 from .shapes import make_half_circles, make_half_rings
@@ -14,9 +15,11 @@ from .synthetic import (
 )
 
 __all__ = [
+    "CorpusTruth",
     "MixtureTruth",
     "NonlinearTruth",
     "load",
+    "make_corpus",
     "make_half_circles",
     "make_half_rings",
     "make_isvm_setting1",

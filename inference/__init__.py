@@ -1,6 +1,7 @@
 """Exact samplers, moves, small-variance limits and mean-field learners."""
 
 from .checkpoint import load_state, save_state
+from .ctm import ClusterPrediction, ClusterProportions, ctm_collapsed, ctm_predict
 from .dpgmm import dpgmm_collapsed, dpgmm_components, dpgmm_log_density, dpgmm_slice
 from .dpmmgm import dpmmgm_collapsed
 from .dpmnl import dpmnl_collapsed, dpmnl_predict
@@ -11,7 +12,15 @@ from .kernel import KernelState, MoveKernel
 from .limits import EMSVC, EMSVR, M2DPM, DPMeans, MaxMarginDPMeans, em_step
 from .margin_weights import MarginWeights
 from .mean_field import InfiniteSVM
+from .medlda import (
+    medlda_collapsed,
+    medlda_predict,
+    medlda_regression_collapsed,
+    medlda_regression_predict,
+    medlda_transform,
+)
 from .mixtures import Mixture, Part, SliceAssignment, Sweep
+from .mmctm import mmctm_collapsed, mmctm_predict
 from .moves import Augmented, CommonShift, Conditional, Move
 from .multiclass_svm import multiclass_svm_augmentation, multiclass_svm_slice
 from .predictions import Prediction
@@ -21,6 +30,7 @@ from .split_merge import SplitMerge
 from .svm import svm_augmentation, svm_slice
 from .svr import svr_augmentation, svr_slice
 from .target import Target
+from .topics import ClassWeights, Margin, Tokens, TokenSweep, TopicKernel
 from .tune_margin import TunedMargin, tune_margin
 
 __all__ = [
@@ -28,6 +38,9 @@ __all__ = [
     "EMSVR",
     "M2DPM",
     "Augmented",
+    "ClassWeights",
+    "ClusterPrediction",
+    "ClusterProportions",
     "CollapsedSlice",
     "CollapsedSweep",
     "CommonShift",
@@ -36,6 +49,7 @@ __all__ = [
     "EllipticalSlice",
     "InfiniteSVM",
     "KernelState",
+    "Margin",
     "MarginWeights",
     "MaxMarginDPMeans",
     "Mixture",
@@ -49,7 +63,12 @@ __all__ = [
     "SplitMerge",
     "Sweep",
     "Target",
+    "TokenSweep",
+    "Tokens",
+    "TopicKernel",
     "TunedMargin",
+    "ctm_collapsed",
+    "ctm_predict",
     "dpgmm_collapsed",
     "dpgmm_components",
     "dpgmm_log_density",
@@ -64,6 +83,13 @@ __all__ = [
     "isvm_predict",
     "isvm_slice",
     "load_state",
+    "medlda_collapsed",
+    "medlda_predict",
+    "medlda_regression_collapsed",
+    "medlda_regression_predict",
+    "medlda_transform",
+    "mmctm_collapsed",
+    "mmctm_predict",
     "multiclass_svm_augmentation",
     "multiclass_svm_slice",
     "save_state",

@@ -1,35 +1,49 @@
 """The NumPyro programs of the zoo, and the factors they are made of."""
 
+from .ctm import ctm
 from .distributions import ChineseRestaurantProcess, HingeNormal, HingeOmega, InformationNormal
 from .dpgmm import dpgmm
 from .dpmmgm import dpmmgm
 from .dpmnl import dpmnl
 from .factors import augment, epsilon_insensitive, hinge, multiclass_hinge, temper
 from .isvm import isvm
+from .medlda import medlda, medlda_regression
+from .mmctm import mmctm
 from .multiclass_svm import multiclass_svm
 from .normal_wishart import GaussianClusters, NormalWishart, NormalWishartLaw, TruncatedPoisson
 from .svm import svm
 from .svr import svr
+from .topics import Corpus, FlooredDirichlet, KnownLabels, TokenTopics, TopicWords, tokens_of
 
 __all__ = [
     "ChineseRestaurantProcess",
+    "Corpus",
+    "FlooredDirichlet",
     "GaussianClusters",
     "HingeNormal",
     "HingeOmega",
     "InformationNormal",
+    "KnownLabels",
     "NormalWishart",
     "NormalWishartLaw",
+    "TokenTopics",
+    "TopicWords",
     "TruncatedPoisson",
     "augment",
+    "ctm",
     "dpgmm",
     "dpmmgm",
     "dpmnl",
     "epsilon_insensitive",
     "hinge",
     "isvm",
+    "medlda",
+    "medlda_regression",
+    "mmctm",
     "multiclass_hinge",
     "multiclass_svm",
     "svm",
     "svr",
     "temper",
+    "tokens_of",
 ]

@@ -5,7 +5,7 @@ work as written.
 
 >>> import regbayes
 >>> regbayes.zoo.names()
-['svm', 'multiclass-svm', 'svr', 'isvm', 'dpmnl', 'dpgmm', 'dpmmgm']
+['svm', 'multiclass-svm', 'svr', 'isvm', 'dpmnl', 'dpgmm', 'dpmmgm', 'ctm', 'mmctm', 'medlda', 'medlda-regression']
 >>> entry = regbayes.zoo["svm"]
 >>> sorted(entry.kernels)
 ['augmentation', 'slice']
@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
+
+import numpy as np
 
 from . import datasets, inference, models
 
@@ -35,6 +37,13 @@ M2DPM = (
 )
 BMC = "Chen, Zhu and Zhang, Robust Bayesian max-margin clustering, NIPS (2014)"
 RASMUSSEN = "Rasmussen, The infinite Gaussian mixture model, NIPS (2000); " + BMC + ", section 4"
+WALLACH = (
+    "Wallach, Structured topic models for language, PhD thesis, University of Cambridge (2008); " + BMC + ", section 5"
+)
+MEDLDA = (
+    "Zhu, Ahmed and Xing, MedLDA: maximum margin supervised topic models, JMLR 13 (2012); Zhu, Chen and Xing, Bayesian "
+    "inference with posterior regularization and applications to infinite latent SVMs, JMLR 15 (2014), Appendix B"
+)
 SHAHBABA_NEAL = "Shahbaba and Neal, Nonlinear models using Dirichlet process mixtures, JMLR 10 (2009)"
 
 
@@ -82,6 +91,19 @@ def _dpmnl(seed: int = 0) -> tuple[tuple, dict[str, Any]]:
 
 def _dpgmm(seed: int = 0) -> tuple[tuple, dict[str, Any]]:
     return datasets.make_m2dpm_setting2(60, 2, 3, seed=seed)[:1], {"scatter": 0.1}
+
+
+def _clustered_documents(seed: int = 0) -> tuple[tuple, dict[str, Any]]:
+    X, y, _ = datasets.make_corpus(12, 20, 4, 3, length=8, seed=seed)
+    return (X, np.where(np.arange(12) < 6, y, -1)), {"num_topics": 4}
+
+
+def _labelled_documents(seed: int = 0) -> tuple[tuple, dict[str, Any]]:
+    return datasets.make_corpus(12, 20, 4, 3, length=8, seed=seed)[:2], {"num_topics": 4}
+
+
+def _rated_documents(seed: int = 0) -> tuple[tuple, dict[str, Any]]:
+    return datasets.make_corpus(12, 20, 4, 3, length=8, task="regression", seed=seed)[:2], {"num_topics": 4}
 
 
 ENTRIES: dict[str, Entry] = {
@@ -142,6 +164,34 @@ ENTRIES: dict[str, Entry] = {
         example=_dpgmm,
         kernels={"collapsed": inference.dpmmgm_collapsed},
         limit=inference.MaxMarginDPMeans,
+    ),
+    "ctm": Entry(
+        title="cluster-based topic model",
+        paper=WALLACH,
+        program=models.ctm,
+        example=_clustered_documents,
+        kernels={"collapsed": inference.ctm_collapsed},
+    ),
+    "mmctm": Entry(
+        title="max-margin clustering topic model",
+        paper=BMC,
+        program=models.mmctm,
+        example=_clustered_documents,
+        kernels={"collapsed": inference.mmctm_collapsed},
+    ),
+    "medlda": Entry(
+        title="max-margin supervised topic model, classes",
+        paper=MEDLDA,
+        program=models.medlda,
+        example=_labelled_documents,
+        kernels={"collapsed": inference.medlda_collapsed},
+    ),
+    "medlda-regression": Entry(
+        title="max-margin supervised topic model, real responses",
+        paper=MEDLDA,
+        program=models.medlda_regression,
+        example=_rated_documents,
+        kernels={"collapsed": inference.medlda_regression_collapsed},
     ),
 }
 

@@ -24,13 +24,18 @@ Y = {
     "svr": np.array([0, 2, -1, 1, 3, 1], np.float32),
     "isvm": np.array([0, 1, 1, 0, 1, 0]),
     "dpmnl": np.array([0, 1, 1, 0, 1, 0]),
+    "medlda": np.array([0, 1, 1, 0, 1, 0]),
+    "medlda-regression": np.array([0, 2, -1, 1, 3, 1], np.float32),
 }
 KERNELS = [(name, kernel) for name in zoo for kernel in zoo[name].kernels]
 LINEAR = ["svm", "multiclass-svm", "svr"]
-LABELLED = ["svm", "multiclass-svm", "isvm", "dpmnl"]
-MARGIN = ["svm", "multiclass-svm", "svr", "isvm", "dpmmgm"]
+LABELLED = ["svm", "multiclass-svm", "isvm", "dpmnl", "medlda"]
+REGRESSION = ["svr", "medlda-regression"]
+DOCUMENTS = ["ctm", "mmctm", "medlda", "medlda-regression"]
+CLUSTERED = ["ctm", "mmctm"]
+MARGIN = ["svm", "multiclass-svm", "svr", "isvm", "dpmmgm", "mmctm", "medlda", "medlda-regression"]
 MIXTURES = ["isvm", "dpmnl", "dpgmm", "dpmmgm"]
-WEIGHTED = [name for name in zoo if name != "dpgmm"]  # the others have weights with a prior
+WEIGHTED = [name for name in zoo if name not in ("dpgmm", "ctm")]  # the others have weights with a prior
 
 
 def changed(array, value, index=(1, 0)):
@@ -52,15 +57,15 @@ BAD = {
     "X complex": (None, {"X": X.astype(complex)}, ["X", "real numbers", "complex"]),
     "y too short": (list(Y), {"y": [0, 1, 1]}, ["y", "(6,)", "(3,)"]),
     "y a column": (list(Y), {"y": np.zeros((6, 1), int)}, ["y", "(6,)", "(6, 1)"]),
-    "y with NaN": (["svr"], {"y": changed(Y["svr"], np.nan)}, ["y", "finite", "nan", "(1,)"]),
-    "y with infinity": (["svr"], {"y": changed(Y["svr"], np.inf)}, ["y", "finite", "inf", "(1,)"]),
-    "y of strings": (["svr"], {"y": np.array(list("abcdef"))}, ["y", "real numbers", "dtype"]),
+    "y with NaN": (REGRESSION, {"y": changed(Y["svr"], np.nan)}, ["y", "finite", "nan", "(1,)"]),
+    "y with infinity": (REGRESSION, {"y": changed(Y["svr"], np.inf)}, ["y", "finite", "inf", "(1,)"]),
+    "y of strings": (REGRESSION, {"y": np.array(list("abcdef"))}, ["y", "real numbers", "dtype"]),
     "labels -1 and 1": (["svm"], {"y": 2 * Y["svm"] - 1}, ["y", "0..1", "-1, 1"]),
     "labels 1 and 2": (["svm"], {"y": Y["svm"] + 1}, ["y", "0..1", "1, 2"]),
     "three labels for two": (["svm"], {"y": Y["multiclass-svm"]}, ["y", "0..1", "0, 1, 2"]),
     "labels from -1": (["multiclass-svm"], {"y": Y["multiclass-svm"] - 1}, ["y", "0..L-1", "-1, 0, 1"]),
     "labels from 1": (["multiclass-svm"], {"y": Y["multiclass-svm"] + 1}, ["y", "each class", "1, 2, 3"]),
-    "labels of mixtures from 1": (["isvm", "dpmnl"], {"y": Y["isvm"] + 1}, ["y", "each class", "1, 2"]),
+    "labels from 1 to 2": (["isvm", "dpmnl", "medlda"], {"y": Y["isvm"] + 1}, ["y", "each class", "1, 2"]),
     "no slots": (MIXTURES, {"max_clusters": 0}, ["max_clusters", "positive integer", "0"]),
     "concentration 0": (MIXTURES, {"concentration": 0.0}, ["concentration", "positive", "0.0"]),
     "variance -1": (["isvm"], {"variance": -1.0}, ["variance", "positive", "-1.0"]),
@@ -72,20 +77,39 @@ BAD = {
     "float labels": (LABELLED, {"y": Y["svm"] * 1.0}, ["y", "integer", "float64"]),
     "string labels": (LABELLED, {"y": np.array(list("abcabc"))}, ["y", "integer", "dtype"]),
     "a single class": (LABELLED, {"y": np.ones(6, int)}, ["y", "single class", "1"]),
-    "a single datum": (LABELLED, {"X": X[:1], "y": [1]}, ["y", "single class", "1"]),
-    "epsilon negative": (["svr"], {"epsilon": -0.1}, ["epsilon", "non-negative", "-0.1"]),
-    "epsilon NaN": (["svr"], {"epsilon": np.nan}, ["epsilon", "finite", "nan"]),
+    "a single datum": (LABELLED, {"X": abs(X[:1]), "y": [1]}, ["y", "single class", "1"]),
+    "epsilon negative": (REGRESSION, {"epsilon": -0.1}, ["epsilon", "non-negative", "-0.1"]),
+    "epsilon NaN": (REGRESSION, {"epsilon": np.nan}, ["epsilon", "finite", "nan"]),
+    "negative counts": (DOCUMENTS, {"X": changed(abs(X), -2.0)}, ["X", "counts", "-2.0", "(1, 0)"]),
+    "broken counts": (DOCUMENTS, {"X": changed(abs(X), 1.5)}, ["X", "counts", "1.5", "(1, 0)"]),
+    "no words": (DOCUMENTS, {"X": 0 * X}, ["X", "word in some document", "6 documents"]),
+    "no topics": (DOCUMENTS, {"num_topics": 0}, ["num_topics", "positive integer", "0"]),
+    "topics without mass": (DOCUMENTS, {"beta": 0.0}, ["beta", "positive", "0.0"]),
+    "clusters unknown": (CLUSTERED, {"num_clusters": None}, ["num_clusters", "landmarks", "None"]),
+    "too many landmarks": (CLUSTERED, {"landmarks": [0, 1]}, ["landmarks", "(6,)", "(2,)"]),
+    "landmarks beyond": (CLUSTERED, {"landmarks": [0, 1, 2, -1, -1, -1]}, ["landmarks", "0..1", "2"]),
+    "landmarks below": (CLUSTERED, {"landmarks": [0, 1, -2, -1, -1, -1]}, ["landmarks", "0..1", "-2"]),
+    "landmarks of one": (CLUSTERED, {"landmarks": [1, -1, 1, -1, -1, -1]}, ["landmarks", "every cluster", "cluster 0"]),
+    "landmarks broken": (CLUSTERED, {"landmarks": [0.0, 1, -1, -1, -1, -1]}, ["landmarks", "integer", "float64"]),
     "cost a word": (MARGIN, {"cost": "high"}, ["cost", "number", "high"]),
 }
-for argument, models in {"cost": MARGIN, "prior_scale": WEIGHTED, "ell": [m for m in MARGIN if m != "svr"]}.items():
+for argument, models in {
+    "cost": MARGIN,
+    "prior_scale": WEIGHTED,
+    "ell": [m for m in MARGIN if m not in REGRESSION],
+}.items():
     for value in (0.0, -2.0, np.nan, np.inf):
         BAD[f"{argument} {value}"] = (models, {argument: value}, [argument, "positive", "finite", str(value)])
 
 TABLE = [(name, case) for case, (models, _, _) in BAD.items() for name in models or zoo]
 
 
+def inputs(name):
+    return abs(X) if name in DOCUMENTS else X
+
+
 def arguments(name, **changes):
-    options = {"X": X, "y": Y.get(name), **changes}
+    options = {"X": inputs(name), "y": Y.get(name), **({"num_clusters": 2} if name in CLUSTERED else {}), **changes}
     X_, y = options.pop("X"), options.pop("y")
     return ((X_, y) if name in Y else (X_,)), options
 
@@ -142,13 +166,14 @@ def test_good_arguments_do_go_on(name, kernel):
 
 @pytest.mark.parametrize("name", zoo)
 def test_bad_inputs_are_refused_in_prediction_too(name):
-    options = {"num_classes": 3} if name == "multiclass-svm" else {}
+    options = {"num_classes": 3} if name in ("multiclass-svm", "medlda") else {}
+    options |= {"num_clusters": 3} if name in CLUSTERED else {}
     predict = seed(zoo[name].program, 0)
     with pytest.raises(ValueError, match="X must be finite, found nan"):
         predict(changed(X, np.nan), **options)
     if name in WEIGHTED:
         with pytest.raises(ValueError, match=r"prior_scale must be positive and finite, found 0\.0"):
-            predict(X, prior_scale=0.0, **options)
+            predict(inputs(name), prior_scale=0.0, **options)
 
 
 def test_prediction_of_several_classes_needs_their_number():

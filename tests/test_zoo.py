@@ -33,7 +33,8 @@ def run(name, kernel, *, num_samples=20, num_chains=1, num_warmup=5, mcmc=None, 
 
 def hyper_parameter(name):
     """One that the example leaves at its default."""
-    return "prior_scale" if "prior_scale" in inspect.signature(regbayes.zoo[name].program).parameters else "prior_count"
+    parameters = inspect.signature(regbayes.zoo[name].program).parameters
+    return next(hyper for hyper in ("prior_scale", "prior_count", "alpha") if hyper in parameters)
 
 
 def test_the_catalogue_is_a_mapping():
@@ -139,7 +140,7 @@ def test_conversion_to_arviz(name):
     assert dt.attrs[f"argument_{hyper_parameter(name)}"] == parameters[hyper_parameter(name)].default
     assert dt.attrs["seed"] == 0
     assert "observed_data" not in dt.children  # a factor is not an observation
-    assert set(dt["constant_data"].data_vars) == {"X", "y"} & set(parameters)
+    assert set(dt["constant_data"].data_vars) == {"X", "y", "landmarks"} & set(parameters)
 
 
 def test_a_saved_state_is_recognised(tmp_path):

@@ -1,0 +1,270 @@
+"""Kernels of the cluster-based topic model (:mod:`regbayes.models.ctm`), and predictions from their draws.
+
+The paper integrates out everything and follows the minimal path of its hierarchy of Dirichlets, an approximation. Here
+topics and proportions are sites, which leaves documents independent given them; clusters' proportions are
+drawn by the tables of the Chinese restaurant franchise, exactly.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax, random
+from jax.scipy.special import gammaln
+from jax.typing import ArrayLike
+from numpyro.distributions import Distribution
+
+from ..models import Corpus, FlooredDirichlet, KnownLabels, ctm, tokens_of
+from ..models import host as on_cores
+from ..models.topics import check_landmarks, floored
+from .mixtures import counts_of
+from .moves import Conditional, Move
+from .target import Sites
+from .topics import (
+    Margin,
+    Probabilities,
+    Tokens,
+    TokenSweep,
+    TopicKernel,
+    new_documents,
+    no_margin,
+    phi_given_z,
+    sweep_tokens,
+)
+
+
+def tokens(z: Sites, X, landmarks, *, num_clusters, num_topics, alpha, **_) -> Tokens:
+    """The program to the sweep over tokens: a document's proportions follow its cluster's."""
+    corpus, dtype = tokens_of(X), z["mu"].dtype
+    base, group = floored(alpha * z["mu"]), z["y"].astype(jnp.int32)
+    return Tokens(corpus, z["phi"], base, group, no_margin(corpus, num_topics, dtype))
+
+
+def gamma_given_y(z: Sites, X, landmarks, *, num_clusters, omega, **_) -> Distribution:
+    """``gamma ~ Dir(omega + D_k)``, ``D_k`` the documents in cluster ``k``."""
+    _, num_clusters = check_landmarks(landmarks, len(z["y"]), num_clusters)
+    return FlooredDirichlet(omega + counts_of(z["y"], num_clusters).astype(jnp.result_type(float)))
+
+
+def y_given_z(z: Sites, X, landmarks, *, alpha, **_) -> Distribution:
+    """``gamma_k prod_t Gamma(alpha mu_kt + n_it)/Gamma(alpha mu_kt)``: theta integrated out, all documents at once."""
+    return known_or(landmarks, label_logits(z, tokens_of(X), alpha))
+
+
+def label_logits(z: Sites, corpus: Corpus, alpha: Any) -> jax.Array:
+    """(D, K) log probabilities of the documents' clusters given their tokens' topics, up to a constant for each."""
+    mu = z["mu"]
+    n, a = corpus.counts(z["z"], mu.shape[1], mu.dtype), floored(alpha * mu)
+
+    def of_cluster(a: jax.Array) -> jax.Array:
+        ratio = jnp.where(n > 0, gammaln(a + n) - gammaln(a), 0.0)
+        total = jnp.sum(a)
+        return jnp.sum(ratio, axis=1) + gammaln(total) - gammaln(total + corpus.lengths.astype(a.dtype))
+
+    return jnp.log(z["gamma"]) + lax.map(of_cluster, a).T
+
+
+def known_or(landmarks: Any, logits: jax.Array) -> KnownLabels:
+    """The landmark's label where there is one, else a label by its log probability."""
+    return KnownLabels(logits, jnp.full(len(logits), -1) if landmarks is None else landmarks)
+
+
+def draw_tables(key: jax.Array, n: jax.Array, a: jax.Array, most: int) -> jax.Array:
+    """Tables of Chinese restaurants with ``n`` customers and concentration ``a``: ``sum_{i<n} Bernoulli(a/(a + i))``.
+
+    :param most: at least the sum of ``n``.
+    """
+    sizes, a = jnp.ravel(n).astype(jnp.int32), jnp.broadcast_to(a, n.shape)
+    customer, ends = jnp.arange(most, dtype=jnp.int32), jnp.cumsum(sizes)
+    table = jnp.repeat(jnp.arange(len(sizes), dtype=jnp.int32), sizes, total_repeat_length=most)
+    before = (customer - (ends - sizes)[table]).astype(a.dtype)
+    mass = jnp.ravel(a)[table]
+    opens = (random.uniform(key, (most,), a.dtype) * (mass + before) < mass) & (customer < ends[-1])
+    return jnp.zeros(len(sizes), a.dtype).at[table].add(opens).reshape(n.shape)
+
+
+def log_tables(m: jax.Array, n: jax.Array, a: jax.Array) -> jax.Array:
+    """Log probability of ``m`` tables, ``a^m Gamma(a)/Gamma(a + n)`` up to a Stirling number of ``n`` and ``m``."""
+    return jnp.sum(m * jnp.log(a) + gammaln(a) - gammaln(a + n))
+
+
+class ClusterProportions(Move):
+    """Redraw ``mu_0`` and all ``mu_k`` together.
+
+    Documents' tables ``m_it ~ CRT(n_it, alpha mu_kt)`` are multinomial draws of ``mu_k``; with ``mu_k`` integrated out
+    their sums ``M_kt`` have tables ``r_kt ~ CRT(M_kt, alpha_1 mu_0t)``, multinomial draws of ``mu_0``. So
+    ``mu_0 ~ Dir(alpha_0/T + r_.t)``, ``mu_k ~ Dir(alpha_1 mu_0 + M_k)``, and the tables are forgotten.
+    """
+
+    num_keys = 4
+
+    def __init__(self) -> None:
+        super().__init__(("mu0", "mu"))
+
+    def start(self, key, z, tuning):
+        return {site: jnp.full_like(z[site], 1 / z[site].shape[-1]) for site in self.sites}
+
+    def _laws(self, M: jax.Array, r: jax.Array, target) -> tuple[Distribution, Callable]:
+        alpha_0, alpha_1, _ = target.call(masses)
+        base = FlooredDirichlet(alpha_0 / M.shape[1] + jnp.sum(r, axis=0))
+        return base, lambda mu0: FlooredDirichlet(alpha_1 * mu0 + M).to_event(1)
+
+    def _tables(self, keys: jax.Array, z: Sites, target) -> tuple[jax.Array, jax.Array, jax.Array]:
+        """Documents' counts by cluster (D, T), their tables by cluster (K, T), and those tables' tables (K, T)."""
+        corpus, (_, alpha_1, alpha) = target.call(documents), target.call(masses)
+        mu0, mu, y = z["mu0"], z["mu"], z["y"]
+        n = corpus.counts(z["z"], mu.shape[1], mu.dtype)
+        m = draw_tables(keys[0], n, floored(alpha * mu)[y], corpus.num_tokens)
+        M = jnp.zeros_like(mu).at[y].add(m)
+        return n, M, draw_tables(keys[1], M, floored(alpha_1 * mu0), corpus.num_tokens)
+
+    def step(self, keys, z, log_joint, target, tuning):
+        given = {**target.given, **z}
+        _, M, r = self._tables(keys[:2], given, target)
+        base, cluster = self._laws(M, r, target)
+        mu0 = base.sample(keys[2])
+        return {**z, "mu0": mu0, "mu": cluster(mu0).sample(keys[3])}, None
+
+    def discrepancies(self, key, z, target, tuning):
+        """As for a conditional, the program times the tables' law."""
+        keys = random.split(key, 4)
+        given = {**target.given, **z}
+        n, M, r = self._tables(keys[:2], given, target)
+        base, cluster = self._laws(M, r, target)
+        mu0 = base.sample(keys[2])
+        other = {**given, "mu0": mu0, "mu": cluster(mu0).sample(keys[3])}
+        _, alpha_1, alpha = target.call(masses)
+
+        def claimed(z: Sites) -> jax.Array:
+            return base.log_prob(z["mu0"]) + cluster(z["mu0"]).log_prob(z["mu"])
+
+        def actual(z: Sites) -> jax.Array:
+            a = floored(alpha * z["mu"])
+            # The documents' tables only matter by their sums in clusters.
+            first = jnp.sum(M * jnp.log(a)) + log_tables(0.0, n, a[z["y"]])
+            second = log_tables(r, M, jnp.broadcast_to(floored(alpha_1 * z["mu0"]), M.shape))
+            return target.log_joint({site: z[site] for site in own}) + first + second
+
+        own = list(z)
+        return claimed(given) - claimed(other), actual(given) - actual(other)
+
+
+def masses(X, landmarks, *, alpha_0, alpha_1, alpha, **_) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """``alpha_0``, ``alpha_1`` and ``alpha``."""
+    dtype = jnp.result_type(float)
+    return jnp.asarray(alpha_0, dtype), jnp.asarray(alpha_1, dtype), jnp.asarray(alpha, dtype)
+
+
+def documents(X, *args, **kwargs) -> Corpus:
+    """The program's documents."""
+    return tokens_of(X)
+
+
+def num_clusters_used(z: Sites) -> jax.Array:
+    """Clusters that hold a document."""
+    return jnp.sum(counts_of(z["y"], z["gamma"].shape[0]) > 0)
+
+
+def ctm_collapsed(model: Callable = ctm, *, host: bool | None = None) -> TopicKernel:
+    """All documents' tokens and labels at once, given topics and proportions; documents' own are integrated out.
+
+    :param model: the program, with structural options bound: ``functools.partial(ctm, num_topics=20)``.
+    :param host: see :class:`~regbayes.inference.TokenSweep`.
+    """
+    moves = [
+        Probabilities("phi", phi_given_z),
+        ClusterProportions(),
+        Probabilities("gamma", gamma_given_y),
+        Conditional("y", y_given_z),
+        TokenSweep(tokens, host),
+    ]
+    return TopicKernel(model, moves, name="ctm collapsed", num_active=num_clusters_used)
+
+
+class ClusterPrediction(NamedTuple):
+    """What draws say of new documents.
+
+    - **y** - (n,) the most probable clusters.
+    - **probabilities** - (n, K) of the clusters, averaged over draws.
+    - **proportions** - (n, T) the shares of topics, averaged over draws.
+    """
+
+    y: jax.Array
+    probabilities: jax.Array
+    proportions: jax.Array
+
+
+def ctm_predict(
+    draws: Sites, X: Any, *, alpha: ArrayLike = 10.0, num_sweeps: int = 10, seed: int = 0, host: bool | None = None
+) -> ClusterPrediction:
+    """Clusters and topics of new documents, sampled given each draw of what all documents share.
+
+    :param draws: sites ``phi`` (S, T, V), ``mu`` (S, K, T) and ``gamma`` (S, K), as from ``MCMC.get_samples()``.
+    :param X: (n, V) counts of the same words.
+    :param alpha: as the program was given it.
+    :param num_sweeps: over the new documents for each draw; the next draw goes on from there.
+    :param seed: seed of the sweeps.
+    :param host: see :class:`~regbayes.inference.TokenSweep`.
+
+    **Example**
+
+    >>> import regbayes
+    >>> from jax import random
+    >>> from numpyro.infer import MCMC
+    >>> (X, landmarks), settings = regbayes.zoo["ctm"].example()
+    >>> mcmc = MCMC(regbayes.zoo["ctm"].kernels["collapsed"](), num_warmup=10, num_samples=5, progress_bar=False)
+    >>> mcmc.run(random.key(0), X, landmarks, **settings)
+    >>> regbayes.inference.ctm_predict(mcmc.get_samples(), X[:5]).probabilities.shape
+    (5, 3)
+    """
+    sites, corpus = new_documents(draws, X, ("phi", "mu", "gamma"))
+    host = on_cores.available() if host is None else host
+
+    def loss(z: Sites) -> tuple[Margin, jax.Array]:
+        return no_margin(corpus, z["mu"].shape[1], z["mu"].dtype), jnp.zeros(())
+
+    return predict_clusters(random.key(seed), sites, corpus, loss, jnp.asarray(alpha), num_sweeps, host)
+
+
+def predict_clusters(
+    key: jax.Array,
+    draws: Sites,
+    corpus: Corpus,
+    loss: Callable[[Sites], tuple[Margin, jax.Array]],
+    alpha: jax.Array,
+    num_sweeps: int,
+    host: bool,
+) -> ClusterPrediction:
+    """Sweeps over tokens and labels of new documents.
+
+    :param loss: of all sites: what tokens pay, and what labels pay (D, K), in logs.
+    """
+    (S, K, T), dtype = draws["mu"].shape, draws["mu"].dtype
+
+    def sweep(carry: tuple, key: jax.Array, draw: Sites) -> tuple:
+        z, y, _ = carry
+        key_z, key_y = random.split(key)
+        sites = {**draw, "z": z, "y": y}
+        tokens = Tokens(corpus, draw["phi"], floored(alpha * draw["mu"]), y, loss(sites)[0])
+        sites["z"] = sweep_tokens(key_z, tokens, z, host)
+        logits = label_logits(sites, corpus, alpha) - loss(sites)[1]
+        y = random.categorical(key_y, logits).astype(jnp.int32)
+        return sites["z"], y, jax.nn.softmax(logits, axis=1)
+
+    def visit(carry: tuple, step: tuple) -> tuple:
+        (state, sums), (key, draw) = carry, step
+        keys = random.split(key, num_sweeps)
+        state = lax.fori_loop(0, num_sweeps, lambda i, state: sweep(state, keys[i], draw), state)
+        found = state[2], corpus.proportions(state[0], T, dtype)
+        return (state, jax.tree.map(jnp.add, sums, found)), None
+
+    def run(key: jax.Array, draws: Sites) -> tuple[jax.Array, jax.Array]:
+        key_z, key_y, key = random.split(key, 3)
+        z = random.randint(key_z, (corpus.num_tokens,), 0, T, jnp.int32)
+        y = random.randint(key_y, (corpus.num_documents,), 0, K, jnp.int32)
+        sums = jnp.zeros((corpus.num_documents, K), dtype), jnp.zeros((corpus.num_documents, T), dtype)
+        return lax.scan(visit, ((z, y, sums[0]), sums), (random.split(key, S), draws))[0][1]
+
+    probabilities, shares = (total / S for total in jax.jit(run)(key, draws))
+    return ClusterPrediction(jnp.argmax(probabilities, axis=1), probabilities, shares)
