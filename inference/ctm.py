@@ -33,6 +33,9 @@ from .topics import (
     sweep_tokens,
 )
 
+SMOOTHING = 0.1
+"""Occurrences of every word that a cluster's landmarks are given, to begin with."""
+
 
 def tokens(z: Sites, X, landmarks, *, num_clusters, num_topics, alpha, **_) -> Tokens:
     """The program to the sweep over tokens: a document's proportions follow its cluster's."""
@@ -161,6 +164,29 @@ def documents(X, *args, **kwargs) -> Corpus:
     return tokens_of(X)
 
 
+def from_landmarks(key: jax.Array, z: Sites, X, landmarks, **_) -> Sites:
+    """Labels by the landmarks' words, and tokens in topics that start as one cluster's: topic ``t`` is of ``t mod K``.
+
+    Landmarks are few. From labels at random, clusters form among the other documents, and landmarks of several share
+    one: a mode that a chain does not leave.
+    """
+    corpus, (K, T), dtype = tokens_of(X), z["mu"].shape, z["mu"].dtype
+    y = z["y"]
+    if landmarks is not None:
+        known = jnp.asarray(landmarks)
+        label = known[corpus.documents]
+        counts = jnp.zeros((K, corpus.num_words), dtype).at[jnp.maximum(label, 0), corpus.words].add(label >= 0)
+        logs = jnp.log(counts + SMOOTHING) - jnp.log(jnp.sum(counts + SMOOTHING, axis=1, keepdims=True))
+        zeros = jnp.zeros(corpus.num_documents, dtype)
+        scores = lax.map(lambda row: zeros.at[corpus.documents].add(row[corpus.words]), logs)
+        nearest = jnp.where(jnp.any(known >= 0), jnp.argmax(scores, axis=0), y)
+        y = jnp.where(known >= 0, known, nearest).astype(y.dtype)
+    own = jnp.maximum((T - y + K - 1) // K, 1)  # topics of the document's cluster
+    u = random.uniform(key, z["z"].shape, dtype)
+    topic = y[corpus.documents] + K * jnp.floor(u * own[corpus.documents]).astype(y.dtype)
+    return {"y": y, "z": (topic % T).astype(z["z"].dtype)}
+
+
 def num_clusters_used(z: Sites) -> jax.Array:
     """Clusters that hold a document."""
     return jnp.sum(counts_of(z["y"], z["gamma"].shape[0]) > 0)
@@ -179,7 +205,7 @@ def ctm_collapsed(model: Callable = ctm, *, host: bool | None = None) -> TopicKe
         Conditional("y", y_given_z),
         TokenSweep(tokens, host),
     ]
-    return TopicKernel(model, moves, name="ctm collapsed", num_active=num_clusters_used)
+    return TopicKernel(model, moves, name="ctm collapsed", num_active=num_clusters_used, begin=from_landmarks)
 
 
 class ClusterPrediction(NamedTuple):

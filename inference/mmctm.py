@@ -94,7 +94,8 @@ def mmctm_collapsed(model: Callable = mmctm, *, overrelaxation: float = 0.5, hos
         Conditional("y", y_given_z),
         TokenSweep(tokens, host),
     ]
-    return TopicKernel(model, moves, name="mmctm collapsed", num_active=ctm.num_clusters_used, fit=accuracy)
+    begin, active = ctm.from_landmarks, ctm.num_clusters_used
+    return TopicKernel(model, moves, name="mmctm collapsed", num_active=active, begin=begin, fit=accuracy)
 
 
 def mmctm_predict(

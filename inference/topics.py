@@ -282,6 +282,7 @@ class TopicKernel(MoveKernel):
     Counts are expanded to tokens once. Sizes (topics, clusters, classes) are read off the state, so a sweep compiles
     once for all data of equal shapes, traced or not. The progress bar shows ``fit`` beside the log joint.
 
+    :param begin: ``(key, z, *args, **kwargs) -> sites``: where some sites start, unless the caller says.
     :param fit: ``(z, *args, **kwargs) -> ()``: how well the training documents' labels are fitted.
     :param fit_name: what the progress bar calls it.
     """
@@ -293,11 +294,12 @@ class TopicKernel(MoveKernel):
         *,
         name: str,
         num_active: Callable[[Sites], jax.Array] | None = None,
+        begin: Callable[..., Sites] | None = None,
         fit: Callable[..., jax.Array] | None = None,
         fit_name: str = "accuracy",
     ) -> None:
         super().__init__(model, moves, name=name, num_active=num_active)
-        self.fit, self.fit_name = fit, fit_name
+        self.begin, self.fit, self.fit_name = begin, fit, fit_name
 
     def target(self, model_args: tuple, model_kwargs: Mapping[str, Any] | None) -> Target:
         return super().target(*self._expand(model_args, model_kwargs, None))
@@ -313,6 +315,12 @@ class TopicKernel(MoveKernel):
 
     def _init_one(self, target: Target, rng_key: jax.Array, init_params: Sites | None) -> KernelState:
         state = super()._init_one(target, rng_key, init_params)
+        if self.begin is not None:
+            rng_key, key = random.split(state.rng_key)
+            start = target.call(self.begin, key, {**target.given, **state.z})
+            z = {**state.z, **{site: start[site] for site in start if site not in (init_params or {})}}
+            log_joint = target.log_joint(z)
+            state = state._replace(z=z, rng_key=rng_key, log_joint=log_joint, num_active=self._count(z))
         return self._with_fit(state, target)
 
     def _sweep(self, state: KernelState, model_args: tuple, model_kwargs: Mapping[str, Any] | None) -> KernelState:
