@@ -1,10 +1,45 @@
-"""Labelled corpora drawn from the topic models themselves."""
+"""Labelled corpora drawn from the topic models themselves, and the sparse matrices of real ones."""
 
 from typing import NamedTuple
 
 import numpy as np
+import scipy.sparse
+from sklearn.datasets import fetch_20newsgroups
+from sklearn.feature_extraction.text import CountVectorizer
 
-__all__ = ["CorpusTruth", "make_corpus"]
+__all__ = ["CorpusTruth", "counts", "fetch_news", "make_corpus"]
+
+
+def counts(arrays: dict[str, np.ndarray]) -> scipy.sparse.csr_matrix:
+    """The sparse matrix whose arrays a file holds, as 32-bit integers.
+
+    >>> data, indices, indptr = np.array([3], np.uint16), np.array([1]), np.array([0, 0, 1])
+    >>> counts({"data": data, "indices": indices, "indptr": indptr, "shape": np.array([2, 2])}).toarray().tolist()
+    [[0, 0], [0, 3]]
+    """
+    parts = (arrays["data"].astype(np.int32), arrays["indices"], arrays["indptr"])
+    return scipy.sparse.csr_matrix(parts, shape=tuple(int(size) for size in arrays["shape"]))
+
+
+def fetch_news() -> dict[str, np.ndarray]:
+    """20 Newsgroups through scikit-learn: words of two letters or more that occur twice, without headers."""
+    parts = [fetch_20newsgroups(subset=subset, shuffle=False, remove=("headers",)) for subset in ("train", "test")]
+    X = CountVectorizer(token_pattern=r"[a-zA-Z]{2,}").fit(text := [*parts[0].data, *parts[1].data])
+    matrix, words = X.transform(text).tocsr(), X.get_feature_names_out()
+    often = np.asarray(matrix.sum(0)).ravel() >= 2
+    matrix = matrix[:, often].tocsr()
+    rows = np.flatnonzero(np.diff(matrix.indptr) >= 2)
+    matrix, y = matrix[rows], np.concatenate([part.target for part in parts])[rows]
+    return {
+        "data": matrix.data.astype(np.uint16),
+        "indices": matrix.indices.astype(np.int32),
+        "indptr": matrix.indptr.astype(np.int32),
+        "shape": np.array(matrix.shape),
+        "y": y.astype(np.int8),
+        "train": rows < len(parts[0].data),
+        "class_names": np.array(parts[0].target_names),
+        "feature_names": words[often].astype(str),
+    }
 
 
 class CorpusTruth(NamedTuple):

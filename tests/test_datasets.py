@@ -1,5 +1,6 @@
 """The synthetic settings follow their laws; the real data are found, checked, and refused with advice."""
 
+import gzip
 import os
 import pathlib
 import pickle
@@ -8,11 +9,12 @@ import urllib.error
 
 import numpy as np
 import pytest
+import scipy.sparse
 from scipy.special import digamma, expit
 from sklearn.utils import Bunch
 
 from regbayes import datasets
-from regbayes.datasets import make_m2dpm_dp, make_m2dpm_setting1, make_m2dpm_setting2, real, synthetic
+from regbayes.datasets import corpora, make_m2dpm_dp, make_m2dpm_setting1, make_m2dpm_setting2, real, synthetic
 
 MAKERS = {
     "setting1": (make_m2dpm_setting1, 1000),
@@ -170,6 +172,7 @@ def homes(tmp_path, monkeypatch):
     monkeypatch.setenv("REGBAYES_DATA", str(tmp_path / "variable"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "user"))
     monkeypatch.setattr(real, "fetch_openml", lambda **options: fetch())
+    monkeypatch.setattr(corpora, "fetch_20newsgroups", lambda **options: fetch())
     cache = tmp_path / "user" / "regbayes"
     cache.parent.mkdir()
     return tmp_path / "argument", tmp_path / "variable", cache
@@ -353,3 +356,64 @@ def test_the_real_files(name, shape, counts):
         assert len(np.unique(data.subject)) == 32
     else:
         assert (data.train.sum(), len(np.unique(data.y))) == (311, 27)
+
+
+# ----- Documents
+
+
+def documents():
+    X = scipy.sparse.csr_matrix(np.array([[0, 2, 1], [1, 0, 0], [0, 0, 0]], np.uint16))
+    parts = {"data": X.data, "indices": X.indices, "indptr": X.indptr, "shape": np.array(X.shape)}
+    return {**parts, "y": np.array([0, 19, 3], np.int8), "train": np.array([True, False, True])}
+
+
+def test_documents_are_counts(homes):
+    homes[0].mkdir()
+    np.savez(homes[0] / "news20_bow.npz", **documents())
+    data = datasets.load("20news", homes[0])
+    assert scipy.sparse.issparse(data.X)
+    assert data.X.dtype == np.int32
+    assert data.X.toarray().tolist() == [[0, 2, 1], [1, 0, 0], [0, 0, 0]]
+    assert (data.y.tolist(), data.train.tolist()) == ([0, 19, 3], [True, False, True])
+    assert data.feature_names == ["x0", "x1", "x2"]
+    with gzip.open(homes[0] / "news20_vocab.txt.gz", "wt") as stream:
+        stream.write("aardvark\nbee\ncat\n")
+    assert datasets.load("20news", homes[0]).feature_names == ["aardvark", "bee", "cat"]
+
+
+def test_documents_without_their_arrays_are_refused(homes):
+    homes[0].mkdir()
+    np.savez(homes[0] / "r8_bow.npz", **{key: value for key, value in documents().items() if key != "indptr"})
+    with pytest.raises(ValueError, match="indptr must be in the file"):
+        datasets.load("r8", homes[0])
+    np.savez(homes[0] / "r8_bow.npz", **{**documents(), "y": np.array([0, 1, 2])})
+    with pytest.raises(ValueError, match=r"X must be of shape \(3, 23585\), found \(3, 3\)"):
+        datasets.load("r8", homes[0])
+
+
+def test_newsgroups_are_fetched(homes, monkeypatch):
+    texts = {"train": ["From: me\n\ncats and dogs, cats", "dogs and X x cats 42"], "test": ["dogs rain and rain", "42"]}
+
+    def fetch(subset, **options):
+        return Bunch(data=texts[subset], target=np.array([0, 1]), target_names=[f"group {k}" for k in range(20)])
+
+    monkeypatch.setattr(corpora, "fetch_20newsgroups", fetch)
+    data = datasets.load("20news", homes[0])
+    assert data.feature_names == ["and", "cats", "dogs", "rain"]
+    assert data.X.toarray().tolist() == [[1, 2, 1, 0], [1, 1, 1, 0], [1, 0, 1, 2]]
+    assert (data.y.tolist(), data.train.tolist()) == ([0, 1, 0], [True, True, False])
+    monkeypatch.setattr(corpora, "fetch_20newsgroups", None)
+    assert datasets.load("20news", homes[0]).X.shape == (3, 4)  # kept
+
+
+def test_labelled_corpora():
+    X, y, truth = datasets.make_corpus(300, 40, 3, 2, length=30, seed=1)
+    assert (X.sum(1) == 30).all()
+    np.testing.assert_allclose(truth.shares.sum(1), 1)
+    np.testing.assert_allclose(X.sum(0) / X.sum(), truth.shares.mean(0) @ truth.topics, atol=0.02)
+    for k in range(2):
+        np.testing.assert_allclose(truth.shares[y == k].mean(0), truth.proportions[k], atol=0.08)
+    _, response, truth = datasets.make_corpus(300, 40, 3, 2, task="regression", noise=0.0)
+    assert np.linalg.lstsq(truth.shares, response)[1] < 1e-6
+    with pytest.raises(ValueError, match="task must be"):
+        datasets.make_corpus(task="ranking")
