@@ -12,8 +12,8 @@ import numpy as np
 from ..models import host
 from ..models.host import GOLDEN, uniform
 
-BLOCK = 8
-"""Topics whose weights are summed together; columns are padded to whole blocks."""
+WIDTH = 8
+"""Columns are padded to a multiple of it."""
 STEEP = 30.0
 """A document in which one token can change the log of its factor by more has its weights computed as logs."""
 CHUNKS = 16
@@ -53,147 +53,151 @@ def sweep(
     T = base.shape[1]
     padded = np.zeros((len(base), columns.shape[1]), columns.dtype)
     padded[:, :T] = base
-    rows, shifts = rows.astype(np.float64), shifts.astype(np.float64)
-    gaps = np.array([[np.max(row - other) for other in rows] for row in rows])
+    weights, shifts = np.ascontiguousarray(rows.T, np.float64), shifts.astype(np.float64)
+    gaps = np.array([[np.max(other - row) for other in weights.T] for row in weights.T])
     frozen = out.ndim == 2
     topics, probs = (z.copy(), out) if frozen else (out, np.zeros((0, T), columns.dtype))
     topics[:] = z
     tokens = np.linspace(0, len(words), CHUNKS * host.num_cores() + 1)
     edges = np.unique(np.append(np.searchsorted(offsets[:-1], tokens[:-1]), len(offsets) - 1))
-    rest = (words, offsets, topics, host.join(seed), uniforms, columns, padded, group, rows, shifts, own)
+    rest = (words, offsets, topics, host.join(seed), uniforms, columns, padded, group, weights, shifts, own)
     host.in_parts(lambda a, b: _documents(a, b, *rest, 2 * float(cost), gaps, probs), edges)
 
 
-@compiled
-def _pick(p, sums, u):
-    """The topic where the running sum of the weights passes the share ``u`` of their total."""
-    blocks = len(p) // BLOCK
-    total = sums.dtype.type(0)
-    for b in range(blocks):
-        s = p.dtype.type(0)
-        for i in range(b * BLOCK, (b + 1) * BLOCK):
-            s += p[i]
-        sums[b] = s
-        total += s
-    height = sums.dtype.type(u * total)
-    b = 0
-    while b < blocks - 1 and height >= sums[b]:
-        height -= sums[b]
-        b += 1
-    t = b * BLOCK
-    last = t
-    while t < (b + 1) * BLOCK:
-        if p[t] > 0:
-            last = t
-            if height < p[t]:
-                break
-            height -= p[t]
+@host.compiled(inline="always")
+def _pick(p, height, T):
+    """The topic where the running sum of the weights passes ``height``: four at a time, then one."""
+    t = 0
+    while t < len(p) - 4:
+        four = (p[t] + p[t + 1]) + (p[t + 2] + p[t + 3])
+        if height < four:
+            break
+        height -= four
+        t += 4
+    while t < T and height >= p[t]:
+        height -= p[t]
         t += 1
-    return last
+    # Beyond the end by rounding alone: the likeliest, not one that may be next to impossible.
+    return t if t < T else np.argmax(p)
 
 
-@compiled
-def _rivals(s, gaps, inverse, top, active):
-    """Which classes can be the strongest for some topic of the token; how many, and the strongest now first."""
-    num = 1
-    active[0] = top
-    for j in range(len(s)):
-        if j != top and s[j] + gaps[j, top] * inverse >= s[top]:
-            active[num] = j
-            num += 1
-    return num
-
-
+# Rows of matrices are not taken as arrays in the loop over tokens: threads would race for their reference counts.
 @compiled
 def _documents(
-    first, last, words, offsets, z, seed, uniforms, columns, base, group, rows, shifts, own, twice, gaps, probs
+    first, last, words, offsets, z, seed, uniforms, columns, base, group, weights, shifts, own, twice, gaps, probs
 ):
-    T, padded, J = rows.shape[1], columns.shape[1], rows.shape[0]
-    n, w = np.zeros(T, np.int64), np.zeros(padded, columns.dtype)
-    p, sums = np.zeros(padded, columns.dtype), np.zeros(padded // BLOCK, columns.dtype)
-    s, active = np.zeros(J), np.zeros(J, np.int64)
+    (T, J), padded, real = weights.shape, columns.shape[1], columns.dtype.type
+    n, a, w = np.zeros(T, np.int64), np.zeros(padded, columns.dtype), np.zeros(padded, columns.dtype)
+    p, f = np.zeros(padded, columns.dtype), np.zeros(padded, columns.dtype)
+    s, active, losses = np.zeros(J), np.zeros(J + 1, np.int64), np.zeros(T)
     factors, known = np.zeros((J, padded), columns.dtype), np.zeros(J, np.bool_)
-    losses = np.zeros(T)
-    steepest = twice * np.max(gaps)
-    frozen = len(probs) > 0
+    steepest, frozen = np.max(gaps), len(probs) > 0
     for d in range(first, last):
-        begin, end, a = offsets[d], offsets[d + 1], base[group[d]]
+        begin, end, g, mine = offsets[d], offsets[d + 1], group[d], own[d]
         if begin == end:
             continue
-        inverse, mine = 1.0 / (end - begin), own[d]
+        inverse = 1.0 / (end - begin)
         n[:] = 0
         for l in range(begin, end):
             n[z[l]] += 1
         for t in range(T):
-            w[t] = a[t] + columns.dtype.type(n[t])
+            a[t] = base[g, t]
+            w[t] = a[t] + real(n[t])
+        for j in range(J):
+            s[j] = shifts[d, j]
+            known[j] = False
         if J > 1:
-            s[:] = shifts[d]
             for t in range(T):
                 if n[t] > 0:
                     for j in range(J):
-                        s[j] += rows[j, t] * n[t] * inverse
-            known[:] = False
-        steep = J > 1 and steepest * inverse > STEEP
+                        s[j] += weights[t, j] * (n[t] * inverse)
+        steep = J > 1 and twice * steepest * inverse > STEEP
+        num, top, rival, height, settled = 1, mine, mine, real(1), 0
         for l in range(begin, end):
-            old, column = z[l], columns[words[l]]
+            old, word = z[l], words[l]
             n[old] -= 1
-            w[old] = a[old] + columns.dtype.type(n[old])
-            num, top = 0, mine
+            w[old] = a[old] + real(n[old])
             if J > 1:
-                top = 0
                 for j in range(J):
-                    s[j] -= rows[j, old] * inverse
-                    if s[j] > s[top]:
-                        top = j
-                num = 1 if steep else _rivals(s, gaps, inverse, top, active)
+                    s[j] -= weights[old, j] * inverse
+                settled -= 1
+                if settled < 0 and not steep:
+                    if num > 1:  # the strongest of those that were near
+                        for k in range(num):
+                            if s[active[k]] > s[top]:
+                                top = active[k]
+                    # A class that is weaker than another for every topic of this token need not be looked at.
+                    num, slack, active[0] = 1, 1e30, top
+                    for j in range(J):
+                        behind = s[top] - s[j] - gaps[top, j] * inverse
+                        near = behind <= 0.0 and j != top
+                        active[num] = j
+                        num += near
+                        slack = min(slack, 1e30 if near or j == top else behind)
+                    # A token that moves changes the difference of two scores by no more than twice the largest gap.
+                    settled = int(min(slack / (2.0 * steepest * inverse + 1e-30), 1e6)) - 1 if num == 1 else 0
+                    if num > 1 or top != mine:
+                        for k in range(num):
+                            j = active[k]
+                            if not known[j]:
+                                known[j] = True
+                                for t in range(T):
+                                    change = weights[t, j] - weights[t, mine]
+                                    factors[j, t] = math.exp(-twice * change * inverse)
+                    if num > 1:
+                        # exp(-2c max) is the least of the exponentials.
+                        rival = active[1]
+                        height = real(math.exp(twice * (s[top] - s[rival])))
+                    if num > 2:
+                        for t in range(padded):
+                            f[t] = min(factors[top, t], height * factors[rival, t])
+                        for k in range(2, num):
+                            j = active[k]
+                            height = real(math.exp(twice * (s[top] - s[j])))
+                            for t in range(padded):
+                                f[t] = min(f[t], height * factors[j, t])
+            total = real(0)
             if steep:
                 least = np.inf
                 for t in range(T):
                     worst = -np.inf
                     for j in range(J):
-                        worst = max(worst, s[j] + rows[j, t] * inverse)
-                    losses[t] = twice * (worst - rows[mine, t] * inverse) - math.log(w[t]) - math.log(column[t])
+                        worst = max(worst, s[j] + weights[t, j] * inverse)
+                    losses[t] = twice * (worst - weights[t, mine] * inverse) - math.log(w[t] * columns[word, t])
                     least = min(least, losses[t])
                 for t in range(T):
                     p[t] = math.exp(least - losses[t])
-            elif num <= 1 and top == mine:
-                for t in range(padded):
-                    p[t] = w[t] * column[t]
-            else:
-                for i in range(num):
-                    j = active[i]
-                    if not known[j]:
-                        known[j] = True
-                        for t in range(T):
-                            factors[j, t] = math.exp(-twice * (rows[j, t] - rows[mine, t]) * inverse)
-                f = factors[top]
-                if num == 1:
-                    for t in range(padded):
-                        p[t] = w[t] * column[t] * f[t]
-                else:
-                    for t in range(padded):
-                        p[t] = f[t]
-                    for i in range(1, num):
-                        j = active[i]
-                        # exp(-2c max) is the least of the exponentials.
-                        height, g = columns.dtype.type(math.exp(twice * (s[top] - s[j]))), factors[j]
-                        for t in range(padded):
-                            p[t] = min(p[t], height * g[t])
-                    for t in range(padded):
-                        p[t] *= w[t] * column[t]
-            if frozen:
-                total = 0.0
-                for t in range(T):
                     total += p[t]
+            elif num == 1 and top == mine:
+                for t in range(padded):
+                    x = w[t] * columns[word, t]
+                    p[t] = x
+                    total += x
+            elif num == 1:
+                for t in range(padded):
+                    x = w[t] * columns[word, t] * factors[top, t]
+                    p[t] = x
+                    total += x
+            elif num == 2:
+                for t in range(padded):
+                    x = w[t] * columns[word, t] * min(factors[top, t], height * factors[rival, t])
+                    p[t] = x
+                    total += x
+            else:
+                for t in range(padded):
+                    x = w[t] * columns[word, t] * f[t]
+                    p[t] = x
+                    total += x
+            if frozen:
                 for t in range(T):
                     probs[l, t] = p[t] / total
                 new = old
             else:
                 u = uniforms[l] if len(uniforms) > 0 else uniform(seed + GOLDEN * np.uint64(l + 1))
-                new = _pick(p, sums, u)
+                new = z.dtype.type(_pick(p, real(u) * total, T))
             z[l] = new
             n[new] += 1
-            w[new] = a[new] + columns.dtype.type(n[new])
+            w[new] = a[new] + real(n[new])
             if J > 1:
                 for j in range(J):
-                    s[j] += rows[j, new] * inverse
+                    s[j] += weights[new, j] * inverse

@@ -20,7 +20,7 @@ from ..models import host as on_cores
 from ..models.host import seed_of
 from ..models.topics import floored
 from . import token_sweeps
-from .augmentation import class_rows, weight_information
+from .augmentation import class_rows, columnwise, weight_information
 from .kernel import KernelState, MoveKernel
 from .moves import Augmented, Conditional, Move
 from .target import Sites, Target
@@ -130,7 +130,7 @@ def sweep_tokens(key: jax.Array, tokens: Tokens, z: jax.Array, host: bool, unifo
 def _host(seed: jax.Array, tokens: Tokens, z: jax.Array, uniforms: jax.Array, frozen: bool = False) -> jax.Array:
     """The sweep by :mod:`regbayes.inference.token_sweeps`; ``frozen``, every token's probabilities (N, T)."""
     T = len(tokens.phi)
-    columns = jnp.pad(columns_of(tokens.phi), ((0, 0), (0, -T % token_sweeps.BLOCK)))
+    columns = jnp.pad(columns_of(tokens.phi), ((0, 0), (0, -T % token_sweeps.WIDTH)))
     shape, dtype = ((len(z), T), tokens.phi.dtype) if frozen else (z.shape, z.dtype)
 
     arrays = (tokens.corpus.words, tokens.corpus.offsets, z, seed, uniforms, columns, tokens.base, tokens.group)
@@ -230,7 +230,7 @@ def class_weight_rows(k: Any, z: Sites, corpus: Corpus, y: jax.Array, ell: Any) 
     eta = z["eta"]
     x = z[FEATURES] if FEATURES in z else corpus.proportions(z["z"], eta.shape[-1], eta.dtype)
     sgn, tau = class_rows(z[SCORES] if SCORES in z else x @ eta.T, y, k, ell)
-    return sgn[:, None] * x, tau
+    return columnwise(sgn[:, None] * x), tau
 
 
 class ClassWeights(Augmented):

@@ -15,6 +15,8 @@ from .host import GOLDEN, bits, uniform
 
 PART = 2**15
 """Variates that have a generator of their own."""
+SMALL = 0.3
+"""Shapes below it are drawn in logs."""
 LEAST = -1e4
 """Of the logs: beyond the range of either precision, and finite."""
 
@@ -34,18 +36,38 @@ def _on_host(out: np.ndarray, shape: np.ndarray, seed: np.ndarray) -> None:
 
 @host.compiled(cache=True)
 def _fill(shape, out, seed, stream):
-    """Marsaglia and Tsang's method (2000), exact; a shape below 1 by Gamma(a) = Gamma(a + 1) U^(1/a)."""
+    """Exact: Liu, Martin and Syring's method (2017) for small shapes, in logs; Marsaglia and Tsang's (2000) for others.
+
+    A shape below 1 that is not small by Gamma(a) = Gamma(a + 1) U^(1/a).
+    """
     state = bits(seed + bits(stream + GOLDEN))
     spare, has_spare = 0.0, False
     for i in range(len(shape)):
         a, shift = np.float64(shape[i]), 0.0
+        if a < SMALL:
+            # v = -a log x has a density proportional to exp(-v - exp(-v/a)), nearly an exponential on v > 0.
+            rate, weight = 1.0 / a - 1.0, a / (math.e * (1.0 - a))
+            while True:
+                state += GOLDEN
+                u = uniform(state) * (1.0 + weight)
+                if u < 1.0:
+                    v = -math.log(u)
+                    log_ratio = -math.exp(-v / a) if v < 40.0 * a else 0.0
+                else:
+                    state += GOLDEN
+                    v = math.log(uniform(state)) / rate
+                    log_ratio = -v - math.exp(-v / a) - math.log(weight * rate) - rate * v
+                if log_ratio == 0.0:
+                    break
+                state += GOLDEN
+                if math.log(uniform(state)) < log_ratio:
+                    break
+            out[i] = max(-v / a, LEAST)
+            continue
         if a < 1.0:
             state += GOLDEN
             shift = math.log(uniform(state)) / a
             a += 1.0
-            if not shift > LEAST:
-                out[i] = LEAST
-                continue
         d = a - 1.0 / 3.0
         c = 1.0 / math.sqrt(9.0 * d)
         while True:

@@ -281,7 +281,6 @@ class TokenTopics(Distribution):
         theta = FlooredDirichlet(jnp.broadcast_to(self.concentration, (self.corpus.num_documents, T))).sample(key_theta)
         return _categories(key_z, theta, self.corpus.documents)
 
-    @validate_sample
     def log_prob(self, value: ArrayLike) -> jax.Array:
         value, a = jnp.asarray(value), self.concentration
         shape = value.shape[:-1]
@@ -327,7 +326,6 @@ class TopicWords(Distribution):
         words = lax.map(lambda key: _categories(key, self.phi, self.z), random.split(key, num))
         return words.reshape(*sample_shape, *self.event_shape)
 
-    @validate_sample
     def log_prob(self, value: ArrayLike) -> jax.Array:
         logs = jnp.log(floored(self.phi))
         return jnp.sum(logs[self.z, value], -1)
