@@ -32,9 +32,9 @@ from .gaussian_clusters import (
     size_table,
 )
 from .kernel import MoveKernel
-from .mixtures import Mixture, counts_of, index, once
+from .mixtures import Mixture, Shared, counts_of, index, once
 from .moves import Augmented, Move
-from .split_merge import SplitMerge, draw_anchors, launch_odds, log_anchors, log_partition, log_sides
+from .split_merge import SplitMerge
 from .target import Sites
 
 COVERED_BY = "tests/test_dpmmgm.py::test_partitions_by_enumeration"
@@ -44,8 +44,6 @@ SCORES = "scores"
 """Name under which a move keeps ``eta_k . x_i`` among the sites while it runs."""
 DEGREES_OF_FREEDOM = 30
 """Of the t's that split-merge moves propose weights from."""
-MIN_DOUBT = 5.0
-"""By how much, at least, the first stage of a split-merge move may be wrong."""
 
 
 def clusters(z: Sites, X, *, cost, ell, margin_features, intercept, **settings) -> Clusters:
@@ -165,70 +163,34 @@ class PaperWeights(Move):
 
 
 def mixture(z: Sites, X, **settings) -> Mixture:
-    """The Gaussian part to split-merge moves, integrated out."""
-    return mixture_of(clusters(z, X, **settings), explicit=False)
+    """The program to split-merge moves: the Gaussians integrated out, and the weights that pay for the margin.
 
-
-class MarginSplitMerge(SplitMerge):
-    """:class:`SplitMerge` for clusters with a margin between them.
-
-    Sides are proposed by the Gaussian part as there. The weights of the clusters that a proposal makes, two for a split
-    and one for a merge, are drawn from a t about a fit of them given all other clusters' weights, and the ratio has the
-    change of everybody's loss. The fits are made only for what a first stage lets through (delayed acceptance), whose
-    guess is that a second cluster costs every datum the margin, and others little.
+    The weights of the clusters that a proposal makes are drawn from a t about a fit of them given all other clusters'
+    weights. The first stage's guess is that a second cluster costs every datum the margin, and others little.
     """
+    program, scale = clusters(z, X, **settings), scale_of(z, X, **settings)
+    assert program.margin is not None
+    (_, c, ell), n = program.margin, len(program.data)
 
-    def __init__(self, num_proposals: int = 1) -> None:
-        super().__init__(mixture, ("z", "eta"), num_proposals, covered_by=COVERED_BY)
+    def draw(key: jax.Array, z: Sites, slots: jax.Array, now: jax.Array, then: jax.Array) -> tuple[Sites, jax.Array]:
+        key_new, key_fresh = random.split(key)
 
-    def step(self, keys, z, log_joint, target, tuning):
-        if len(z["z"]) < 2:
-            return z, log_joint
-        program = target.call(clusters, {**target.given, **z})
-        scale = target.call(scale_of, z)
-        keys = random.split(keys[0], (self.num_proposals, 6))
+        def side(given: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+            groups, held = given
+            labels = jnp.where(groups[0], slots[0], jnp.where(groups[1], slots[1], z["z"]))
+            return _weights(key_new, {**z, "z": labels}, program, scale, slots, jnp.any(groups, 1), held)
 
-        def propose(p: jax.Array, z: Sites) -> Sites:
-            return self._consider(keys[p], z, program, scale)
+        # One after the other, which compiles once.
+        drawn, logs = lax.map(side, (jnp.stack([then, now]), jnp.array([False, True])))
+        fresh = scale * random.normal(key_fresh, drawn[0].shape, drawn.dtype)
+        eta = z["eta"].at[slots].set(jnp.where(jnp.any(then, 1)[:, None], drawn[0], fresh))
+        return {"eta": eta}, logs[0] - logs[1]
 
-        return lax.fori_loop(0, self.num_proposals, propose, dict(z)), None
+    def guess(size: jax.Array, num: jax.Array) -> tuple[jax.Array, jax.Array]:
+        alone = num == 1
+        return -2 * c * ell * n * alone, c * ell * (size + n * alone)
 
-    def _consider(self, keys: jax.Array, z: Sites, program: Clusters, scale: jax.Array) -> Sites:
-        key_anchors, key_sides, key_empty, key_accept, key_weights, key_prior = keys
-        labels, gaussians = z["z"], mixture_of(program, explicit=False)
-        counts = counts_of(labels, program.num_slots)
-        i, j = draw_anchors(key_anchors, gaussians, labels, counts, jnp.array(False))
-        slot, other = labels[i], labels[j]
-        split, union = slot == other, (labels == slot) | (labels == other)
-        log_odds = launch_odds(gaussians, union, i, j, jnp.array(False))
-        drawn = random.uniform(key_sides, labels.shape, log_odds.dtype) < jax.nn.sigmoid(log_odds)
-        ours = jnp.where(split, drawn, labels == slot).at[i].set(True).at[j].set(False)
-        a, b = union & ours, union & ~ours
-        empty = jnp.argmax(jnp.where(counts == 0, random.uniform(key_empty, counts.shape), -1.0))
-        other = jnp.where(split, empty, other)
-
-        merged = jnp.sum(counts > 0) - ~split  # clusters when the union is one
-        log_first = log_partition(gaussians, a, b) + log_anchors(merged, jnp.sum(a), jnp.sum(union))
-        log_first = log_first - log_sides(log_odds, a, b, i, j)
-        screen, sign = _screen(program, log_first, merged, jnp.sum(union)), jnp.where(split, 1.0, -1.0)
-        heights = jnp.log(random.uniform(key_accept, (2,), log_odds.dtype))
-
-        def second() -> Sites:
-            apart = {**z, "z": jnp.where(a, slot, jnp.where(b, other, labels))}
-            together = {**z, "z": jnp.where(union, slot, labels)}
-            key_two, key_one = random.split(key_weights)
-            slots = jnp.stack([slot, other])
-            two, log_two = _weights(key_two, apart, program, scale, slots, jnp.array([True, True]), ~split)
-            one, log_one = _weights(key_one, together, program, scale, slots, jnp.array([True, False]), split)
-            fresh = scale * random.normal(key_prior, z["eta"].shape[1:], z["eta"].dtype)
-            eta = z["eta"].at[slot].set(jnp.where(split, two[0], one[0]))
-            eta = eta.at[other].set(jnp.where(split, two[1], fresh))
-            moved = {"z": jnp.where(split, apart["z"], together["z"]), "eta": eta}
-            accepted = heights[1] < sign * (log_first + log_two - log_one - screen)
-            return {**z, **{site: jnp.where(accepted, value, z[site]) for site, value in moved.items()}}
-
-        possible = ~split | jnp.any(counts == 0)
-        return once(possible & (heights[0] < sign * screen), second, dict(z))
+    return mixture_of(program, explicit=False)._replace(shared=Shared(draw, guess))
 
 
 class Gather(Move):
@@ -297,15 +259,6 @@ def scatter(
     begin = (jnp.zeros(program.num_slots, int), start, labels, jnp.zeros((), program.data.dtype))
     _, _, drawn, total = lax.scan(seat, begin, (order, uniforms))[0]
     return drawn, total
-
-
-def _screen(program: Clusters, log_first: jax.Array, merged: jax.Array, size: jax.Array) -> jax.Array:
-    """The first stage's log ratio for the split: beyond doubt alone, so that a poor guess does not decide."""
-    assert program.margin is not None
-    _, c, ell = program.margin
-    guess = jnp.where(merged == 1, -2 * c * ell * len(program.data), 0.0)
-    total, doubt = log_first + guess, MIN_DOUBT + jnp.abs(guess) / 2 + c * ell * size
-    return total - jnp.clip(total, -doubt, doubt)
 
 
 def _weights(
@@ -403,7 +356,7 @@ def dpmmgm_collapsed(
         *dpgmm.hyper_moves(),
         ClusterWeights(overrelaxation) if variant == "exact" else PaperWeights(),
         CollapsedSweep(clusters, covered_by=COVERED_BY),
-        *([MarginSplitMerge(split_merge), Gather()] if split_merge else []),
+        *([SplitMerge(mixture, ("z", "eta"), split_merge, covered_by=COVERED_BY), Gather()] if split_merge else []),
     ]
     name = "dpmmgm collapsed" + (", the paper's step" if variant == "paper" else "")
     return MoveKernel(model, moves, name=name, num_active=num_clusters)

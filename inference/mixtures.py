@@ -35,6 +35,8 @@ SWEEP_BLOCK = 128
 """Data whose log densities are computed together in a sequential sweep; a cluster born or emptied ends the block."""
 SURE = 50.0
 """A label whose log odds are beyond this is certain to single precision's uniforms, and to double's."""
+SLICE_SLOTS = 8
+"""Slots whose log densities are computed together there; those above no slice are left out."""
 SLICE_BLOCK = 2048
 """Columns of the matrix of log densities that are handled together: what fits the cache."""
 
@@ -75,6 +77,21 @@ class Part(NamedTuple):
         return self.log_marginal is not None
 
 
+class Shared(NamedTuple):
+    """Sites of the components that pay for a loss together, so that none of them says how likely its data are alone.
+
+    For :class:`~regbayes.inference.SplitMerge`, which replaces them in the two slots that it changes.
+
+    - **draw** - ``(key, z, slots (2,), now (2, n), then (2, n)) -> (sites, log ratio)``: the sites with those of two
+      slots drawn anew for the data they are to have, and the log of target over proposal there, over the same as it is.
+    - **guess** - ``(size, num) -> (guess, doubt)``: a quick guess of the log of target over proposal for two clusters
+      over that for their union of so many data, which is one of ``num`` clusters, and by how much it may be wrong.
+    """
+
+    draw: Callable[..., tuple[Sites, jax.Array]]
+    guess: Callable[[jax.Array, jax.Array], tuple[jax.Array, jax.Array]]
+
+
 class Mixture(NamedTuple):
     """What the assignment moves need to know of a model.
 
@@ -84,6 +101,7 @@ class Mixture(NamedTuple):
     - **classes** - for :class:`~regbayes.inference.SplitMerge`, where components pay for labels: the labels (n,), and
       about how much log density a datum loses in a cluster of another class.
     - **num_slots** - of the buffer, where no part has a site in the state to tell.
+    - **shared** - what components pay for together.
     """
 
     data: Data
@@ -91,6 +109,7 @@ class Mixture(NamedTuple):
     parts: tuple[Part, ...]
     classes: tuple[jax.Array, jax.Array] | None = None
     num_slots: int | None = None
+    shared: Shared | None = None
 
     def log_density(self, z: Sites, data: Data) -> jax.Array:
         """(K, B) log densities of the data in each slot."""
@@ -315,13 +334,27 @@ class SliceAssignment(Assignment):
         # In (0, 1]: a slice of height 0 would need endless sticks, and single precision draws zeros.
         u = (1 - random.uniform(key_slice, (n,), weights.dtype)) * weights[labels]
         uniforms = random.uniform(key_labels, (n,), weights.dtype)
-        size = min(SLICE_BLOCK, n)
+        size, group = min(SLICE_BLOCK, n), min(SLICE_SLOTS, num_slots)
+        # The slots above some slice first: of the others no density is needed.
+        alive = weights >= jnp.min(u)
+        order, num_groups = jnp.argsort(~alive, stable=True), -(-jnp.sum(alive) // group)
+        sites = {site: z[site][order] for part in mixture.parts for site in part.sites}
+        ordered = weights[order]
 
         def block(b: jax.Array, labels: jax.Array) -> jax.Array:
             start = jnp.minimum(b * size, n - size)
             data, u_b, uniforms_b = _rows((mixture.data, u, uniforms), start, size)
-            logits = self._logits(mixture.log_density(z, data), weights, u_b)
-            return lax.dynamic_update_slice_in_dim(labels, _indices(logits, uniforms_b), start, 0)
+
+            def fill(g: jax.Array, logits: jax.Array) -> jax.Array:
+                first = jnp.minimum(g * group, num_slots - group)  # the last group reaches back
+                rows, weights = _rows((sites, ordered), first, group)
+                found = self._logits(mixture.log_density(rows, data), weights, u_b)
+                return lax.dynamic_update_slice_in_dim(logits, found.astype(logits.dtype), first, 0)
+
+            logits = jnp.full((num_slots, size), -jnp.inf, weights.dtype)
+            logits = lax.fori_loop(0, num_groups, fill, logits)
+            drawn = order[_indices(logits, uniforms_b)]
+            return lax.dynamic_update_slice_in_dim(labels, drawn.astype(labels.dtype), start, 0)
 
         labels = lax.fori_loop(0, -(-n // size), block, labels)
         short = (rest > 0) & (rest >= jnp.min(u))

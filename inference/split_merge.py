@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax, random
 from jax.scipy.special import gammaln
+from jax.typing import ArrayLike
 from numpyro.distributions import Distribution
 
 from .mixtures import Assignment, Law, Mixture, MixtureOf, Part, counts_of, given, num_slots_of, once
@@ -20,6 +21,8 @@ DOUBT = 10.0, 0.1
 """By how much the first stage's guess may be wrong: in any case, and for each unit of it."""
 MERGE = 0.875
 """How often two clusters are offered a merge rather than new sides."""
+FEW_ROWS = 1024
+"""Unions up to so many data, or an eighth of all, are looked at without the others."""
 OTHER_CLASS = 1e4
 """By how much a datum of another class is liker, where the anchors are to be of two classes and there are two."""
 
@@ -39,7 +42,7 @@ class SplitMerge(Assignment):
     The others (the classifiers) are drawn from laws fitted to each cluster; their part of the ratio is decided in
     a second stage (delayed acceptance), so that the fits are made only for proposals the first stage lets through.
     The first stage has a guess of that part, and rejects only what the guess would have to be far off to save; any
-    guess is exact.
+    guess is exact. Sites that clusters pay for together (the weights of a margin between them) are drawn there too.
 
     :param mixture: what the program is to the move.
     :param sites: the labels first, then the sites of all parts.
@@ -78,7 +81,7 @@ class SplitMerge(Assignment):
         labels = z[self.sites[0]]
         counts = counts_of(labels, num_slots_of(z, mixture))
         by_class, fuse = random.uniform(key_kind, (2,)) < jnp.array([0.5, MERGE])
-        i, j = draw_anchors(key_anchors, mixture, labels, counts, by_class)
+        i, j = _draw_anchors(key_anchors, mixture, labels, counts, by_class)
         split = labels[i] == labels[j]
         merge = ~split & fuse
         empty = jnp.argmax(jnp.where(counts == 0, random.uniform(key_empty, counts.shape), -1.0))
@@ -86,25 +89,37 @@ class SplitMerge(Assignment):
         now = labels == slots[:, None]
         union = jnp.any(now, 0)
 
-        log_odds = launch_odds(mixture, union, i, j, by_class)
-        drawn = random.uniform(key_sides, labels.shape, log_odds.dtype) < jax.nn.sigmoid(log_odds)
-        ours = drawn.at[i].set(True).at[j].set(False) | merge
-        then = union & jnp.stack([ours, ~ours])
         merged = jnp.sum(counts > 0) - ~split  # clusters when the union is one
+        shared_guess, doubt = (0.0, 0.0) if mixture.shared is None else mixture.shared.guess(jnp.sum(union), merged)
 
-        def of_two(pair: jax.Array) -> jax.Array:
-            """Log ratio of two clusters to their union as far as the first stage goes, and a guess of the rest."""
-            a, b = pair
-            ratio = log_partition(mixture, a, b) + log_anchors(merged, jnp.sum(a), jnp.sum(union))
-            ratio = ratio + jnp.log(MERGE) - log_sides(log_odds, a, b, i, j)
-            return jnp.stack([ratio, _guess(mixture, a, b)])
+        def first(mixture: Mixture, rows: tuple, i: jax.Array, j: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+            """Who sides with ``i``, the log ratio as far as the first stage goes, and a guess of the rest."""
+            union, now, uniforms = rows
+            log_odds = _launch_odds(mixture, union, i, j, by_class)
+            ours = (uniforms < jax.nn.sigmoid(log_odds)).at[i].set(True).at[j].set(False) | merge
+            then = jnp.stack([union & ours, union & ~ours])
 
-        log_first, guess = jnp.where(merge, 0.0, of_two(then)) - jnp.where(split, 0.0, of_two(now))
-        screen = _screen(log_first, guess)
-        heights = jnp.log(random.uniform(key_accept, (2,), log_odds.dtype))
+            def of_two(a: jax.Array, b: jax.Array) -> jax.Array:
+                """Of two clusters to their union."""
+                ratio = _log_partition(mixture, a, b) + _log_anchors(merged, jnp.sum(a), jnp.sum(union))
+                ratio = ratio + jnp.log(MERGE) - _log_sides(log_odds, a, b, i, j)
+                return jnp.stack([ratio, _guess(mixture, a, b) + shared_guess])
+
+            log_first, guess = jnp.where(merge, 0.0, of_two(*then)) - jnp.where(split, 0.0, of_two(*now.T))
+            return ours, log_first, guess
+
+        uniforms = random.uniform(key_sides, labels.shape, jnp.result_type(mixture.concentration))
+        ours, log_first, guess = _on_union(first, mixture, (union, now.T, uniforms), i, j)
+        then = union & jnp.stack([ours, ~ours])
+        screen = _screen(log_first, guess, doubt)
+        heights = jnp.log(random.uniform(key_accept, (2,), uniforms.dtype))
 
         def second() -> Sites:
             sites, log_second = _components(key_sites, z, mixture, slots, now, then)
+            if mixture.shared is not None:
+                key_shared = random.fold_in(key_sites, len(mixture.parts))
+                shared, log_shared = mixture.shared.draw(key_shared, z, slots, now, then)
+                sites, log_second = {**sites, **shared}, log_second + log_shared
             label = jnp.where(ours, slots[0], slots[1])
             moved = {self.sites[0]: jnp.where(union, label, labels), **sites}
             accepted = heights[1] < log_first + log_second - screen
@@ -114,7 +129,36 @@ class SplitMerge(Assignment):
         return once(possible & (heights[0] < screen), second, z)
 
 
-def launch_odds(mixture: Mixture, union: jax.Array, i: jax.Array, j: jax.Array, by_class: jax.Array) -> jax.Array:
+def _on_union(
+    first: Callable, mixture: Mixture, rows: tuple, i: jax.Array, j: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """``first`` on the rows of the union alone where these are few of many: most clusters are.
+
+    :param rows: per-datum arrays, the first of them the union.
+    """
+    union, n = rows[0], len(rows[0])
+    few = max(FEW_ROWS, n // 8)
+    if n < 2 * few:
+        return first(mixture, rows, i, j)
+    is_small = jnp.sum(union) <= few
+
+    def on_few() -> tuple[jax.Array, jax.Array, jax.Array]:
+        where = jnp.nonzero(union, size=few, fill_value=n)[0]
+        at = jnp.minimum(where, n - 1)
+        data, classes = jax.tree.map(lambda a: a[at], mixture.data), mixture.classes
+        few_mixture = mixture._replace(data=data, classes=None if classes is None else (classes[0][at], classes[1]))
+        _, *others = jax.tree.map(lambda a: a[at], rows)
+        there = where < n
+        held = (there, others[0] & there[:, None], *others[1:])
+        ours, *ratios = first(few_mixture, held, jnp.argmax(where == i), jnp.argmax(where == j))
+        return jnp.zeros(n, bool).at[where].set(ours, mode="drop"), *ratios
+
+    zero = jnp.zeros((), rows[-1].dtype)
+    found = once(is_small, on_few, (jnp.zeros(n, bool), zero, zero))
+    return once(~is_small, lambda: first(mixture, rows, i, j), found)
+
+
+def _launch_odds(mixture: Mixture, union: jax.Array, i: jax.Array, j: jax.Array, by_class: jax.Array) -> jax.Array:
     """(n,) log odds of the side of ``i`` against that of ``j``, by EM on the parts whose evidence is known."""
     anchors = jnp.arange(len(union)) == jnp.stack([i, j])[:, None]
     bias: jax.Array | float = 0.0
@@ -147,7 +191,7 @@ def _log_fitted(mixture: Mixture, weights: jax.Array) -> jax.Array:
     return total
 
 
-def log_partition(mixture: Mixture, a: jax.Array, b: jax.Array) -> jax.Array:
+def _log_partition(mixture: Mixture, a: jax.Array, b: jax.Array) -> jax.Array:
     """Log ratio of the split into ``a`` and ``b`` to their union: partition and evidences.
 
     The slots cancel: a split takes one of the empty ones with equal chance.
@@ -160,7 +204,7 @@ def log_partition(mixture: Mixture, a: jax.Array, b: jax.Array) -> jax.Array:
     return jnp.log(mixture.concentration) + terms[0] + terms[1] - terms[2]
 
 
-def log_sides(log_odds: jax.Array, a: jax.Array, b: jax.Array, i: jax.Array, j: jax.Array) -> jax.Array:
+def _log_sides(log_odds: jax.Array, a: jax.Array, b: jax.Array, i: jax.Array, j: jax.Array) -> jax.Array:
     """Log chance that the data other than the anchors take these sides."""
     free = (a | b).at[i].set(False).at[j].set(False)
     return jnp.sum(jnp.where(free, jax.nn.log_sigmoid(jnp.where(a, log_odds, -log_odds)), 0.0))
@@ -175,9 +219,9 @@ def _guess(mixture: Mixture, a: jax.Array, b: jax.Array) -> jax.Array:
     return sum((values[0] + values[1] - values[2] for values in guesses), start=jnp.zeros(()))
 
 
-def _screen(log_first: jax.Array, guess: jax.Array) -> jax.Array:
+def _screen(log_first: jax.Array, guess: jax.Array, doubt: ArrayLike) -> jax.Array:
     """The first stage's log ratio: beyond doubt alone, so that a poor guess does not decide."""
-    total, doubt = log_first + guess, DOUBT[0] + DOUBT[1] * jnp.abs(guess)
+    total, doubt = log_first + guess, DOUBT[0] + DOUBT[1] * jnp.abs(guess) + doubt
     return total - jnp.clip(total, -doubt, doubt)
 
 
@@ -230,7 +274,7 @@ def _draw(key: jax.Array, laws: Mapping[str, Law]) -> Sites:
     return drawn
 
 
-def draw_anchors(
+def _draw_anchors(
     key: jax.Array, mixture: Mixture, labels: jax.Array, counts: jax.Array, by_class: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     """Two data: one of any cluster, then another, the likelier the more it is like the first.
@@ -254,7 +298,7 @@ def draw_anchors(
     return i, jnp.argmax(likeness + random.gumbel(key_second, (n,), likeness.dtype))
 
 
-def log_anchors(num: jax.Array, size_a: jax.Array, size: jax.Array) -> jax.Array:
+def _log_anchors(num: jax.Array, size_a: jax.Array, size: jax.Array) -> jax.Array:
     """Log chance of the anchors in the split state over that in the merged one, which has ``num`` clusters."""
     return jnp.log(num) + jnp.log(size) - jnp.log(num + 1) - jnp.log(size_a)
 

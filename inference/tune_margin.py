@@ -122,8 +122,8 @@ def _run(
     kernel = _kernel(make, program, tuple(sorted(structure.items())))
     margin = margin or {}
     state = kernel.init(key, 0, init_params, (X,), {**rest, **margin})
-    state, trace = _sweeps(kernel, state, X, rest, margin, wanted, num_sweeps)
-    return state, {name: np.asarray(values) for name, values in trace.items()}
+    state, values = _sweeps(kernel, state, X, rest, margin, wanted, num_sweeps)
+    return state, {name: np.asarray(value) for name, value in values.items()}
 
 
 @functools.lru_cache(maxsize=16)
@@ -136,7 +136,7 @@ def _kernel(make: Callable, program: Callable, structure: tuple) -> MoveKernel:
 def _sweeps(kernel: MoveKernel, state: KernelState, X, settings, margin, wanted, num_sweeps: int) -> tuple:
     """The sweeps as one compiled loop."""
 
-    def step(carry: tuple, t: jax.Array) -> tuple:
+    def step(carry: tuple, t: jax.Array) -> tuple[tuple, dict[str, jax.Array]]:
         state, margin = carry
         given = {**settings, **margin}
         state = kernel.sample(kernel.refresh(state, (X,), given), (X,), given)
@@ -146,8 +146,8 @@ def _sweeps(kernel: MoveKernel, state: KernelState, X, settings, margin, wanted,
             margin = _step(key, margin, t, jnp.sign(state.num_active - wanted))
         return (state, margin), told
 
-    (state, _), trace = lax.scan(step, (state, margin), jnp.arange(1, num_sweeps + 1))
-    return state, trace
+    carry, trace = lax.scan(step, (state, margin), jnp.arange(1, num_sweeps + 1))
+    return carry[0], trace
 
 
 def _step(key: jax.Array, margin: dict[str, jax.Array], t: jax.Array, direction: jax.Array) -> dict[str, jax.Array]:

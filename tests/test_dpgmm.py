@@ -25,6 +25,7 @@ from regbayes.inference import (
     dpgmm_components,
     dpgmm_log_density,
     dpgmm_slice,
+    split_merge,
 )
 from regbayes.models import GaussianClusters, NormalWishart, NormalWishartLaw, TruncatedPoisson, dpgmm
 
@@ -164,6 +165,21 @@ def test_partitions_by_enumeration(make):
 @MAKERS
 def test_partitions_by_enumeration_with_many_draws(make):
     assert np.abs(partition_scores(run(make, 10_000, 32), *enumerated())).max() < MAX_Z
+
+
+def test_small_unions_are_split_and_merged_without_the_other_rows(monkeypatch):
+    """The same draws whether a proposal looks at all rows or at those of its clusters alone."""
+    with jax.enable_x64(True):
+        X = np.random.default_rng(0).normal(size=(32, 2)) * 0.3 + 3 * np.arange(8).repeat(4)[:, None] % 7
+        kernel = dpgmm_collapsed(functools.partial(dpgmm, max_clusters=16))
+        (move,), z = [move for move in kernel.moves if "SplitMerge" in move.name], {"z": jnp.arange(32) // 3}
+        found = []
+        for few in (4, 10**9):
+            monkeypatch.setattr(split_merge, "FEW_ROWS", few)
+            step = jax.vmap(lambda key: move.step(key[None], z, None, kernel.target((X,), {}), {})[0]["z"])
+            found.append(np.asarray(jax.jit(step)(random.split(random.key(0), 200))))
+    np.testing.assert_array_equal(*found)
+    assert len(np.unique(found[0], axis=0)) > 10
 
 
 # ----- Hyper-parameters

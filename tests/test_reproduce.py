@@ -18,9 +18,10 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import regbayes
 from regbayes import cli, datasets, reproduce
 from regbayes.reproduce import Experiment, Options, OtherSettings, baselines, m2dpm, run_experiment
-from regbayes.reproduce.baselines import ClusterThenClassify, PosteriorClassifier
+from regbayes.reproduce.baselines import ClusterThenClassify, PosteriorClassifier, PosteriorClustering
 from regbayes.reproduce.experiment import Method, Metric, Part, evaluate
 
+TOLD = ("k-means", "nCut", "limit")
 FAST = Options(fast=True)
 
 
@@ -217,6 +218,16 @@ def test_differences_are_taken_seed_by_seed(tmp_path):
     assert "Differences" not in run(experiment, tmp_path / "one", num_seeds=1)[0]
 
 
+def test_what_is_far_from_the_paper_is_marked(tmp_path):
+    metrics = {"accuracy": Metric("accuracy (%)", 1, marked=True)}
+    paper = {("here", "learner"): {"accuracy": (57.9, 2.0)}, ("there", "learner"): {"accuracy": (58.0, 2.0)}}
+    text, _, _ = run(dataclasses.replace(tiny(), metrics=metrics, paper=paper), tmp_path)
+    rows = [line.split() for line in text.splitlines()]
+    assert ["here", "learner", "57.9", "(2.0)", "60.0", "(10.0)", "!"] in rows
+    assert ["there", "learner", "58.0", "(2.0)", "60.0", "(10.0)"] in rows
+    assert "! is further from the paper's mean than its standard deviation." in text
+
+
 def test_an_interrupted_run_goes_on(tmp_path):
     calls = []
     with pytest.raises(KeyboardInterrupt):
@@ -274,7 +285,7 @@ def test_unknown_methods_are_refused(tmp_path):
 
 
 def test_every_number_of_the_paper_has_its_row():
-    assert reproduce.names() == ["isvm-table1", "isvm-table2", *(f"m2dpm-table{i}" for i in range(1, 5))]
+    assert reproduce.names() == ["bmc-table1", "isvm-table1", "isvm-table2", *(f"m2dpm-table{i}" for i in range(1, 5))]
     for experiment in reproduce.EXPERIMENTS.values():
         for (setting, method), numbers in experiment.paper.items():
             assert setting in experiment.settings
@@ -291,6 +302,25 @@ def test_every_grid_fits_its_estimator(name):
                 json.dumps(candidates)
                 for candidate in ParameterGrid(candidates):
                     clone(method.estimator(0, fast)).set_params(**candidate)
+
+
+def test_clustering_methods_are_told_the_number_of_classes_or_not():
+    X, y = reproduce.bmc.clustering_data("Iris", FAST)
+    assert (len(X), len(np.unique(y))) == (150, 3)
+    np.testing.assert_allclose(X.std(0), 1, rtol=1e-6)
+    found = {name: reproduce.bmc.clustering_cell("Iris", reproduce.bmc.METHODS[name], 0, FAST) for name in TOLD}
+    assert found["k-means"]["clusters"] == found["nCut"]["clusters"] == 3
+    assert found["limit"]["nmi"] > 0.5
+
+
+@pytest.mark.slow
+def test_a_posterior_as_a_clustering():
+    X, _ = reproduce.bmc.clustering_data("Half-circles", FAST)
+    margin = PosteriorClustering("dpmmgm", num_tuning=10, num_warmup=5, num_samples=5, max_clusters=16, random_state=0)
+    assert margin.fit_predict(X).shape == (200,)
+    assert min(margin.cost_, margin.ell_) > 0
+    with pytest.raises(ValueError, match="max_clusters is too small"):
+        margin.set_params(program="dpgmm", max_clusters=2).fit(X)
 
 
 def test_examples_in_docstrings():

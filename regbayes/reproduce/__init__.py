@@ -2,15 +2,16 @@
 
 >>> from regbayes import reproduce
 >>> reproduce.names()
-['isvm-table1', 'isvm-table2', 'm2dpm-table1', 'm2dpm-table2', 'm2dpm-table3', 'm2dpm-table4']
+['bmc-table1', 'isvm-table1', 'isvm-table2', 'm2dpm-table1', 'm2dpm-table2', 'm2dpm-table3', 'm2dpm-table4']
 """
 
-from . import isvm, m2dpm
+from . import bmc, isvm, m2dpm
 from .experiment import Experiment, Options, OtherSettings, run_experiment
 
 __all__ = ["EXPERIMENTS", "Experiment", "Options", "OtherSettings", "names", "run_experiment"]
 
 EXPERIMENTS: dict[str, Experiment] = {
+    "bmc-table1": bmc.TABLE1,
     "isvm-table1": isvm.TABLE1,
     "isvm-table2": isvm.TABLE2,
     "m2dpm-table1": m2dpm.TABLE1,

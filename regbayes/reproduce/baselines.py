@@ -1,4 +1,4 @@
-"""What the papers compare with, and posteriors, as scikit-learn classifiers."""
+"""What the papers compare with, and posteriors, as scikit-learn estimators."""
 
 import functools
 import warnings
@@ -6,9 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+import numpyro.distributions as dist
 from jax import lax, random
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import BaseEstimator, ClassifierMixin, ClusterMixin, clone
 from sklearn.cluster import KMeans
 from sklearn.svm import LinearSVC
 from sklearn.utils import check_random_state
@@ -16,8 +18,10 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .. import inference, zoo
+from ..diagnostics import point_estimate
+from ..models import TruncatedPoisson
 
-__all__ = ["ClusterThenClassify", "PosteriorClassifier"]
+__all__ = ["ClusterThenClassify", "PosteriorClassifier", "PosteriorClustering"]
 
 
 class ClusterThenClassify(ClassifierMixin, BaseEstimator):
@@ -135,7 +139,8 @@ class PosteriorClassifier(ClassifierMixin, BaseEstimator):
         bound["num_classes"] = len(self.classes_)
         draw = _sampler(self.program, self.kernel, self.num_warmup, self.num_samples, tuple(sorted(bound.items())))
         seed = check_random_state(self.random_state).randint(2**31)
-        draws, overflow = draw(random.split(random.key(seed), self.num_chains), X, y.astype(np.int32), traced)
+        keys = random.split(random.key(seed), self.num_chains)
+        draws, overflow = draw(keys, None, (X, y.astype(np.int32)), traced)
         if np.any(overflow):
             raise ValueError("max_clusters is too small for these data: the posterior needs more; raise max_clusters")
         self.draws_ = {site: np.concatenate(values) for site, values in draws.items()}
@@ -151,7 +156,7 @@ class PosteriorClassifier(ClassifierMixin, BaseEstimator):
 
 @functools.lru_cache(maxsize=64)
 def _sampler(program: str, kernel: str | None, num_warmup: int, num_samples: int, bound: tuple) -> Callable:
-    """``draw(keys, X, y, options)``: every chain's draws and whether a buffer was full.
+    """``draw(keys, starts, data, options)``: every chain's draws and whether a buffer was full.
 
     One function for all fits of the same structure, with the data as arguments: ``MCMC`` compiles at each run.
     """
@@ -159,14 +164,97 @@ def _sampler(program: str, kernel: str | None, num_warmup: int, num_samples: int
     make = entry.kernels[list(entry.kernels)[-1] if kernel is None else kernel]
     moves = make(functools.partial(entry.program, **dict(bound)))
 
-    def draw(key, X, y, options):
+    def draw(key, start, data, options):
         def sweep(state, _):
-            state = moves.sample(state, (X, y), options)
+            state = moves.sample(state, data, options)
             return state, state.z
 
-        state = moves.init(key, num_warmup, None, (X, y), options)
-        state = lax.fori_loop(0, num_warmup, lambda _, state: moves.sample(state, (X, y), options), state)
+        state = moves.init(key, num_warmup, start, data, options)
+        state = lax.fori_loop(0, num_warmup, lambda _, state: moves.sample(state, data, options), state)
         state, draws = lax.scan(sweep, state, None, length=num_samples)
         return draws, state.overflow
 
-    return jax.jit(jax.vmap(draw, (0, None, None, None)))
+    return jax.jit(jax.vmap(draw, (0, 0, None, None)))
+
+
+class PosteriorClustering(ClusterMixin, BaseEstimator):
+    """A Gaussian mixture of the zoo as a clustering: draws, then the partition nearest to them.
+
+    The concentration and the components' prior have the priors of *Robust Bayesian max-margin clustering* (section
+    6.1), for standardised features. A margin is tuned during the warm-up (:func:`~regbayes.inference.tune_margin`).
+
+    :param program: the model's name in the zoo, "dpgmm" or "dpmmgm".
+    :param n_clusters: how many clusters the margin is tuned for; None for as many as ``dpgmm`` has.
+    :param num_tuning: sweeps that tune the margin.
+    :param num_warmup: sweeps before the draws, with the margin fixed.
+    :param num_samples: draws.
+    :param prior_scale: of the margin's weights.
+    :param max_clusters: slots of the buffer.
+    :param random_state: seed of the draws.
+
+    Attributes: ``labels_``; ``draws_``, site -> draws; ``cost_`` and ``ell_``, of a margin; ``n_features_in_``.
+
+    >>> from regbayes.datasets import make_half_rings
+    >>> X, y = make_half_rings(60)
+    >>> model = PosteriorClustering("dpgmm", num_warmup=10, num_samples=10, max_clusters=16, random_state=0).fit(X)
+    >>> model.labels_.shape, model.draws_["z"].shape
+    ((60,), (10, 60))
+    """
+
+    def __init__(
+        self,
+        program="dpgmm",
+        n_clusters=None,
+        num_tuning=200,
+        num_warmup=200,
+        num_samples=200,
+        prior_scale=0.1,
+        max_clusters=64,
+        random_state=None,
+    ):
+        self.program = program
+        self.n_clusters = n_clusters
+        self.num_tuning = num_tuning
+        self.num_warmup = num_warmup
+        self.num_samples = num_samples
+        self.prior_scale = prior_scale
+        self.max_clusters = max_clusters
+        self.random_state = random_state
+
+    def fit(self, X, y=None):
+        """Draw from the posterior given ``X`` (n, d)."""
+        X = validate_data(self, X, dtype=np.float32)
+        seed, options, start = check_random_state(self.random_state).randint(2**31), {}, None
+        priors = gaussian_priors(X.shape[1])
+        if self.program == "dpmmgm":
+            options["prior_scale"] = self.prior_scale
+            tuned = inference.tune_margin(
+                X,
+                num_clusters=self.n_clusters,
+                num_sweeps=self.num_tuning,
+                seed=seed,
+                max_clusters=self.max_clusters,
+                **options,
+                **priors,
+            )
+            self.cost_, self.ell_, start = tuned.cost, tuned.ell, tuned.init_params
+            options |= {"cost": tuned.cost, "ell": tuned.ell}
+        bound = (("max_clusters", self.max_clusters),)
+        draw = _sampler(self.program, "collapsed", self.num_warmup, self.num_samples, bound)
+        starts = None if start is None else jax.tree.map(lambda a: a[None], start)
+        draws, overflow = draw(random.split(random.key(seed), 1), starts, (X,), {**options, **priors})
+        if np.any(overflow):
+            raise ValueError("max_clusters is too small for these data: the posterior needs more; raise max_clusters")
+        self.draws_ = {site: np.asarray(values[0]) for site, values in draws.items()}
+        self.labels_ = point_estimate(self.draws_["z"]).labels
+        return self
+
+
+def gaussian_priors(d: int) -> dict[str, dist.Distribution]:
+    """Of the concentration, ``r``, ``nu`` and ``S`` for standardised features; the Wishart law is the conjugate one."""
+    return {
+        "concentration": dist.Gamma(1.0, 1.0),
+        "prior_count": dist.Gamma(1.0, 1.0),
+        "degrees_of_freedom": TruncatedPoisson(d + 2.0, d, d + 100),
+        "scatter": dist.Wishart(float(d), rate_matrix=d * jnp.eye(d)),
+    }

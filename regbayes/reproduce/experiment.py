@@ -27,10 +27,16 @@ LONG = 10.0  # seconds; a shorter fit is timed again, without compilation
 
 
 class Metric(NamedTuple):
-    """A column of a table: its heading, and how many decimals it deserves."""
+    """A column of a table.
+
+    :param heading: its heading.
+    :param digits: how many decimals it deserves.
+    :param marked: mark our numbers that are further from the paper's than its standard deviation.
+    """
 
     heading: str
     digits: int
+    marked: bool = False
 
 
 ACCURACY, F1, SECONDS = Metric("accuracy (%)", 1), Metric("F1 (%)", 1), Metric("time (s)", 2)
@@ -336,11 +342,15 @@ def _report(
     for (setting, method), entries in rows.items():
         line = [setting, method]
         for key, metric in experiment.metrics.items():
-            line += [_number(entries.get(key, {}).get(who), metric.digits) for who in ("paper", "ours")]
+            paper, ours = (entries.get(key, {}).get(who) for who in ("paper", "ours"))
+            far = metric.marked and _is_far(paper, ours, metric.digits)
+            line += [_number(paper, metric.digits), _number(ours, metric.digits) + far * " !"]
         lines.append(line)
     seeds = sorted({entry["ours"]["num_seeds"] for entry in summary} - {0}) or [0]
     span = " to ".join(map(str, dict.fromkeys([seeds[0], seeds[-1]])))
     notes = [f"Mean (standard deviation) over {span} seed{'s' * (span != '1')}.", *experiment.notes]
+    if any(metric.marked for metric in experiment.metrics.values()):
+        notes.append("! is further from the paper's mean than its standard deviation.")
     if options.fast:
         notes.append("A fast run: fewer seeds, folds and hyper-parameters and smaller synthetic data; only a sketch.")
     table = [*_align([header, *lines]), "", *_paired(experiment, differences)]
@@ -359,6 +369,13 @@ def _paired(experiment: Experiment, differences: Sequence[Mapping[str, Any]]) ->
     header = ["setting", "difference", *(metric.heading for metric in experiment.metrics.values())]
     lines = [[*key, *(row.get(metric, "-") for metric in experiment.metrics)] for key, row in rows.items()]
     return [*_align([header, *lines]), "", "Differences: mean (standard error) over the same seeds."]
+
+
+def _is_far(paper: Mapping[str, Any] | None, ours: Mapping[str, Any] | None, digits: int) -> bool:
+    """Whether our mean is further from the paper's than its standard deviation, as far as the paper's digits tell."""
+    if paper is None or ours is None or paper["sd"] is None or ours["mean"] is None:
+        return False
+    return abs(ours["mean"] - paper["mean"]) > paper["sd"] + 0.5 * 10.0**-digits
 
 
 def _number(value: Mapping[str, Any] | None, digits: int) -> str:
