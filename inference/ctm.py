@@ -46,7 +46,7 @@ def tokens(z: Sites, X, landmarks, *, num_clusters, num_topics, alpha, **_) -> T
 
 def gamma_given_y(z: Sites, X, landmarks, *, num_clusters, omega, **_) -> Distribution:
     """``gamma ~ Dir(omega + D_k)``, ``D_k`` the documents in cluster ``k``."""
-    _, num_clusters = check_landmarks(landmarks, len(z["y"]), num_clusters)
+    num_clusters = check_landmarks(landmarks, len(z["y"]), num_clusters)[1]
     return FlooredDirichlet(omega + counts_of(z["y"], num_clusters).astype(jnp.result_type(float)))
 
 
@@ -145,7 +145,7 @@ class ClusterProportions(Move):
         def actual(z: Sites) -> jax.Array:
             a = floored(alpha * z["mu"])
             # The documents' tables only matter by their sums in clusters.
-            first = jnp.sum(M * jnp.log(a)) + log_tables(0.0, n, a[z["y"]])
+            first = jnp.sum(M * jnp.log(a)) + log_tables(jnp.zeros(()), n, a[z["y"]])
             second = log_tables(r, M, jnp.broadcast_to(floored(alpha_1 * z["mu0"]), M.shape))
             return target.log_joint({site: z[site] for site in own}) + first + second
 

@@ -47,7 +47,7 @@ def tokens(z: Sites, X, y, *, num_classes, alpha, cost, ell, **_) -> Tokens:
     plain = plain_tokens(z, corpus, alpha)
     if y is None:
         return plain
-    y, _ = check_labels(y, corpus.num_documents, len(z["eta"]))
+    y = check_labels(y, corpus.num_documents, len(z["eta"]))[0]
     return plain._replace(margin=class_margin(z["eta"], y, cost, ell))
 
 

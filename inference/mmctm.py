@@ -130,6 +130,6 @@ def mmctm_predict(
     host = on_cores.available() if host is None else host
 
     def loss(z: Sites) -> tuple[Margin, jax.Array]:
-        return class_margin(z["eta"], z["y"], cost, ell), 2 * cost * label_losses(z, corpus, ell)
+        return class_margin(z["eta"], z["y"], cost, ell), jnp.asarray(2 * cost * label_losses(z, corpus, ell))
 
     return ctm.predict_clusters(random.key(seed), sites, corpus, loss, jnp.asarray(alpha), num_sweeps, host)

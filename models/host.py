@@ -19,7 +19,7 @@ from jax.experimental.buffer_callback import buffer_callback
 try:
     from numba import njit
 except ImportError:  # pragma: no cover
-    njit = None
+    njit = None  # type: ignore[assignment]
 
 GOLDEN, MIX_1, MIX_2 = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
