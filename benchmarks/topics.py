@@ -21,7 +21,6 @@ import argparse
 import functools
 import json
 import pathlib
-import resource
 import subprocess
 import sys
 import tempfile
@@ -170,9 +169,10 @@ def speed(rounds, num_tokens, warmup):
     return {"tokens": N, "best": {name: max(values) for name, values in rates.items()}, "ratios": ratios}
 
 
-def peak():
-    """Peak resident memory of this process, in bytes."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+def resident(field):
+    """Resident memory of this process, in bytes: "VmRSS" now, "VmHWM" at its peak."""
+    status = pathlib.Path("/proc/self/status").read_text()
+    return 1024 * int(status.split(f"{field}:")[1].split()[0])
 
 
 def memory(num_tokens):
@@ -193,10 +193,11 @@ def report_memory(num_tokens):
 
     full = corpus(num_tokens, num_tokens // 111)
     run(*corpus(20_000, 180))
-    before = peak()
+    pathlib.Path("/proc/self/clear_refs").write_text("5")  # the peak so far was the generator's
+    before = resident("VmRSS")
     run(*full)
-    arrays = 12 * len(full[0])
-    print(json.dumps({"added": peak() - before, "token_arrays": arrays, "ratio": (peak() - before) / arrays}))
+    added, arrays = resident("VmHWM") - before, 12 * len(full[0])
+    print(json.dumps({"added": added, "token_arrays": arrays, "ratio": added / arrays}))
 
 
 def news(sweeps):
@@ -213,7 +214,12 @@ def news(sweeps):
         mcmc.run(random.key(0), data.X, labels)
         seconds = time.perf_counter() - start
         state = mcmc.last_state
-        found[name] = {"seconds": seconds, "sweeps": sweeps, "log_joint": float(state.log_joint), "peak": peak()}
+        found[name] = {
+            "seconds": seconds,
+            "sweeps": sweeps,
+            "log_joint": float(state.log_joint),
+            "peak": resident("VmHWM"),
+        }
         found[name]["fit"] = float(state.tuning[-1]["fit"])
         found[name]["tokens"] = int(state.z["z"].size)
         if name == "mmctm":
