@@ -62,6 +62,8 @@ bench: $(READY) .venv-peers/.ready
 	$(BIN)/python benchmarks/m2dpm.py
 	$(BIN)/python benchmarks/pipelines.py
 	$(BIN)/python benchmarks/duality.py
+	$(BIN)/python benchmarks/bmc.py
+	$(BIN)/python benchmarks/topics.py --only speed
 
 notebooks: $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[notebooks]'
