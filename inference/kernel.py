@@ -20,6 +20,13 @@ from ..models.data import is_concrete
 from .moves import Move
 from .target import Sites, Target
 
+NEEDS_VALUES = (
+    jax.errors.ConcretizationTypeError,
+    jax.errors.TracerArrayConversionError,
+    jax.errors.TracerIntegerConversionError,
+)
+"""What a program raises that cannot do with traced arguments."""
+
 
 class KernelState(NamedTuple):
     """
@@ -119,15 +126,37 @@ class MoveKernel(MCMCKernel):
         return init_one(rng_key, init_params) if is_prng_key(rng_key) else jax.vmap(init_one)(rng_key, init_params)
 
     def _compiled_init(self, target: Target) -> Callable:
-        """:meth:`_init_one` compiled for the target, once for the chains that run in sequence on the same data."""
-        compiled = jax.jit(functools.partial(self._init_one, target))
-        leaves, tree = jax.tree.flatten((target.args, target.kwargs))
-        if not all(is_concrete(leaf) for leaf in leaves):  # a traced value must not outlive its trace
-            return compiled
-        data = (tree, [_fingerprint(leaf) for leaf in leaves])
-        if self._init_fn is None or self._init_fn[0] != data:
-            self._init_fn = data, compiled
-        return self._init_fn[1]
+        """:meth:`_init_one` compiled for the target, once for equal shapes, whole numbers and options.
+
+        Real numbers are traced, unless the program wants to see them. Whole numbers are not: they may be labels, by
+        which programs count classes.
+        """
+        by_value = jax.jit(functools.partial(self._init_one, target))
+        leaves, tree = jax.tree_util.tree_flatten_with_path((target.args, target.kwargs))
+        if not all(is_concrete(leaf) for _, leaf in leaves):  # a traced value must not outlive its trace
+            return by_value
+        traced = [leaf for path, leaf in leaves if _is_traced(path, leaf)]
+        fixed = [None if _is_traced(path, leaf) else leaf for path, leaf in leaves]
+        key = tree, [_is_traced(*leaf) for leaf in leaves], [_fingerprint(leaf) for leaf in fixed]
+
+        def init_one(traced: list, rng_key: jax.Array, init_params: Sites | None) -> KernelState:
+            values = iter(traced)
+            args, kwargs = jax.tree.unflatten(
+                tree, [next(values) if is_traced else leaf for is_traced, leaf in zip(key[1], fixed, strict=True)]
+            )
+            return self._init_one(self.target(args, kwargs), rng_key, init_params)
+
+        if self._init_fn is None or self._init_fn[0] != key:
+            self._init_fn = key, jax.jit(init_one)
+        compiled = self._init_fn[1]
+
+        def init(rng_key: jax.Array, init_params: Sites | None) -> KernelState:
+            try:
+                return compiled(traced, rng_key, init_params)
+            except NEEDS_VALUES:
+                return by_value(rng_key, init_params)
+
+        return init
 
     def _init_one(self, target: Target, rng_key: jax.Array, init_params: Sites | None) -> KernelState:
         rng_key, key_prior, *keys = random.split(rng_key, 2 + len(self.moves))
@@ -233,6 +262,17 @@ def _program_name(model: Callable) -> str:
     return model.__name__
 
 
-def _fingerprint(leaf: Any) -> tuple[int, int]:
-    """Identity, and for NumPy's arrays, which may change in place, a checksum of the contents."""
-    return id(leaf), zlib.crc32(np.ascontiguousarray(leaf).data) if isinstance(leaf, np.ndarray) else 0
+def _is_traced(path: tuple, leaf: Any) -> bool:
+    """Whether an argument is real, or a part of a container such as a corpus, which is no label."""
+    if any(isinstance(step, jax.tree_util.GetAttrKey) for step in path):
+        return True
+    return isinstance(leaf, float) or (
+        isinstance(leaf, np.ndarray | np.generic | jax.Array) and jnp.issubdtype(leaf.dtype, jnp.floating)
+    )
+
+
+def _fingerprint(leaf: Any) -> tuple:
+    """Equal for equal arguments; for arrays identity, and for NumPy's, which may change in place, a checksum."""
+    if isinstance(leaf, np.ndarray):
+        return id(leaf), zlib.crc32(np.ascontiguousarray(leaf).data)
+    return (type(leaf), leaf) if isinstance(leaf, int | str) else (id(leaf),)

@@ -263,3 +263,35 @@ def test_the_hierarchical_example_runs_as_a_script(capsys):
     out = capsys.readouterr().out
     assert "conformance of hierarchical_svm" in out
     assert out.count("prior_scale") == 2
+
+
+def test_the_start_is_compiled_once_for_new_data_and_settings():
+    traces = []
+
+    def program(X, y, cost):
+        traces.append(cost)
+        eta = numpyro.sample("eta", dist.Normal(0.0, 1.0).expand([X.shape[1]]).to_event(1))
+        hinge("margin", X @ eta, 2 * y - 1, cost=cost)
+
+    kernel = MoveKernel(program, [MarginWeights("eta")])
+    y = jnp.asarray(Y)
+    first = kernel.init(random.key(0), 0, None, (X, y, 1.0), {})
+    count = len(traces)
+    kernel.check(kernel.target((X, y, 1.0), {}))
+    checking = len(traces) - count
+    second = kernel.init(random.key(0), 0, None, (2 * X, y, 3.0), {})
+    assert len(traces) == count + 2 * checking, "compiled anew"
+    exact = kernel.target((2 * X, y, 3.0), {}).log_joint(second.z)
+    np.testing.assert_allclose(second.log_joint, exact, rtol=1e-5)
+    assert first.log_joint != second.log_joint
+
+
+def test_a_program_may_look_at_its_arguments_values():
+    def program(X, scale):
+        width = 2.0 if scale > 1 else 1.0
+        loc = np.asarray(X).mean()
+        numpyro.sample("eta", dist.Normal(loc, width))
+
+    kernel = MoveKernel(program, [Conditional("eta", lambda z, X, scale: dist.Normal(np.asarray(X).mean(), 2.0))])
+    state = kernel.init(random.key(0), 0, None, (np.array([1.0, 3.0]), 4.0), {})
+    np.testing.assert_allclose(state.log_joint, dist.Normal(2.0, 2.0).log_prob(state.z["eta"]), rtol=1e-6)
