@@ -1,5 +1,6 @@
 """Posterior draws as ArviZ wants them: an ``xarray.DataTree`` with named dims, coords and attributes."""
 
+import dataclasses
 import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 import numpyro
+import scipy.sparse
 import xarray as xr
 from arviz_base import from_dict
 from numpyro.distributions import Distribution
@@ -89,10 +91,23 @@ def _arguments(mcmc: MCMC) -> tuple[dict[str, np.ndarray], dict[str, float | int
         return {}, {}
     bound = inspect.signature(model).bind(*args, **kwargs)
     bound.apply_defaults()
-    values = {name: value for name, value in bound.arguments.items() if value is not None}
+    given = {name: value for name, value in bound.arguments.items() if value is not None}
+    values = {part: value for name, whole in given.items() for part, value in _parts(name, whole).items()}
     arrays = {name: np.asarray(value) for name, value in values.items() if np.ndim(value) > 0}
     scalars = {name: value for name, value in values.items() if name not in arrays and np.ndim(value) == 0}
     return arrays, {
         name: str(value) if isinstance(value, str | Distribution) else np.asarray(value).item()
         for name, value in scalars.items()
     }
+
+
+def _parts(name: str, value: Any) -> dict[str, Any]:
+    """The arrays that a sparse matrix or a corpus is made of, under their own names; else the value."""
+    if scipy.sparse.issparse(value):
+        value = value.tocsr()
+        fields = {"data": value.data, "indices": value.indices, "indptr": value.indptr, "shape": value.shape}
+    elif dataclasses.is_dataclass(value):
+        fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    else:
+        return {name: value}
+    return {f"{name}_{field}": part for field, part in fields.items()}

@@ -139,5 +139,5 @@ def _double(leaf: Any) -> Any:
     JAX remembers a NumPy array by its identity, in the precision in which it first saw it: the caller's own array must
     not be seen here, or later runs in single precision would be given this one's double.
     """
-    is_array = hasattr(leaf, "dtype") and np.issubdtype(leaf.dtype, np.floating)
+    is_array = isinstance(leaf, np.ndarray | np.generic | jax.Array) and np.issubdtype(leaf.dtype, np.floating)
     return np.array(leaf, dtype=np.float64) if is_array else leaf

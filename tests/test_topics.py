@@ -19,7 +19,7 @@ from scipy.special import gammaln, logsumexp
 
 from regbayes import models
 from regbayes.datasets import make_corpus
-from regbayes.diagnostics import conformance
+from regbayes.diagnostics import conformance, to_datatree
 from regbayes.inference import (
     ctm_collapsed,
     ctm_predict,
@@ -428,7 +428,11 @@ def test_clusters_of_new_documents_and_a_start_from_another_chain():
         np.testing.assert_array_equal(state.z[site], value)
     assert state.z["eta"].shape == (3, 5)
     mcmc = MCMC(kernel, num_warmup=20, num_samples=10, progress_bar=False)
-    mcmc.run(random.key(1), X[:100], landmarks, init_params=start, num_topics=5)
+    sparse = scipy.sparse.csr_matrix(X[:100])
+    mcmc.run(random.key(1), sparse, landmarks, init_params=start, num_topics=5)
+    data = to_datatree(mcmc)["constant_data"]
+    again = scipy.sparse.csr_matrix((data["X_data"], data["X_indices"], data["X_indptr"]), shape=data["X_shape"].values)
+    assert (again != sparse).nnz == 0
     draws = mcmc.get_samples()
     assert np.all(np.asarray(draws["y"])[:, :15] == y[:15])
     plain, margin = ctm_predict(first.get_samples(), X[100:]), mmctm_predict(draws, X[100:])
