@@ -1,10 +1,13 @@
 """Exact samplers, moves, small-variance limits and mean-field learners."""
 
 from .checkpoint import load_state, save_state
+from .constraints import Constraint, EpsilonInsensitive, Equality, Hinge, Inequality, MaxHinge, Quadratic
 from .ctm import ClusterPrediction, ClusterProportions, ctm_collapsed, ctm_predict
 from .dpgmm import dpgmm_collapsed, dpgmm_components, dpgmm_log_density, dpgmm_slice
 from .dpmmgm import dpmmgm_collapsed
 from .dpmnl import dpmnl_collapsed, dpmnl_predict
+from .duality.expectations import Infeasible
+from .expectations import Enumeration, GaussianInference, Sampling, Variational
 from .fits import fit_classes, fit_rows
 from .gaussian_clusters import CollapsedSlice, CollapsedSweep
 from .isvm import isvm_collapsed, isvm_predict, isvm_slice
@@ -24,12 +27,14 @@ from .mmctm import mmctm_collapsed, mmctm_predict
 from .moves import Augmented, CommonShift, Conditional, Move
 from .multiclass_svm import multiclass_svm_augmentation, multiclass_svm_slice
 from .predictions import Prediction
+from .regbayes import RegBayes, RegBayesResult
 from .row_slices import RowSlices
 from .slices import EllipticalSlice, Rescale
 from .split_merge import SplitMerge
 from .svm import svm_augmentation, svm_slice
 from .svr import svr_augmentation, svr_slice
 from .target import Target
+from .tilted import tilt
 from .topics import ClassWeights, Margin, Tokens, TokenSweep, TopicKernel
 from .tune_margin import TunedMargin, tune_margin
 
@@ -45,20 +50,33 @@ __all__ = [
     "CollapsedSweep",
     "CommonShift",
     "Conditional",
+    "Constraint",
     "DPMeans",
     "EllipticalSlice",
+    "Enumeration",
+    "EpsilonInsensitive",
+    "Equality",
+    "GaussianInference",
+    "Hinge",
+    "Inequality",
+    "Infeasible",
     "InfiniteSVM",
     "KernelState",
     "Margin",
     "MarginWeights",
+    "MaxHinge",
     "MaxMarginDPMeans",
     "Mixture",
     "Move",
     "MoveKernel",
     "Part",
     "Prediction",
+    "Quadratic",
+    "RegBayes",
+    "RegBayesResult",
     "Rescale",
     "RowSlices",
+    "Sampling",
     "SliceAssignment",
     "SplitMerge",
     "Sweep",
@@ -67,6 +85,7 @@ __all__ = [
     "Tokens",
     "TopicKernel",
     "TunedMargin",
+    "Variational",
     "ctm_collapsed",
     "ctm_predict",
     "dpgmm_collapsed",
@@ -97,5 +116,6 @@ __all__ = [
     "svm_slice",
     "svr_augmentation",
     "svr_slice",
+    "tilt",
     "tune_margin",
 ]
