@@ -1,5 +1,6 @@
 """Exact samplers, moves, small-variance limits and mean-field learners."""
 
+from .buffets import FeatureSweep, StickSlices
 from .checkpoint import load_state, save_state
 from .constraints import Constraint, EpsilonInsensitive, Equality, Hinge, Inequality, MaxHinge, Quadratic
 from .ctm import ClusterPrediction, ClusterProportions, ctm_collapsed, ctm_predict
@@ -10,6 +11,7 @@ from .duality.expectations import Infeasible
 from .expectations import Enumeration, GaussianInference, Sampling, Variational
 from .fits import fit_classes, fit_rows
 from .gaussian_clusters import CollapsedSlice, CollapsedSweep
+from .ibp import ibp_collapsed, ibp_slice
 from .isvm import isvm_collapsed, isvm_predict, isvm_slice
 from .kernel import KernelState, MoveKernel
 from .limits import EMSVC, EMSVR, M2DPM, DPMeans, MaxMarginDPMeans, em_step
@@ -53,6 +55,7 @@ __all__ = [
     "Constraint",
     "DPMeans",
     "EllipticalSlice",
+    "FeatureSweep",
     "Enumeration",
     "EpsilonInsensitive",
     "Equality",
@@ -79,6 +82,7 @@ __all__ = [
     "Sampling",
     "SliceAssignment",
     "SplitMerge",
+    "StickSlices",
     "Sweep",
     "Target",
     "TokenSweep",
@@ -98,6 +102,8 @@ __all__ = [
     "em_step",
     "fit_classes",
     "fit_rows",
+    "ibp_collapsed",
+    "ibp_slice",
     "isvm_collapsed",
     "isvm_predict",
     "isvm_slice",

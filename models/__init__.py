@@ -1,11 +1,13 @@
 """The NumPyro programs of the zoo, and the factors they are made of."""
 
+from .buffet import IndianBuffetProcess
 from .ctm import ctm
 from .distributions import ChineseRestaurantProcess, HingeNormal, HingeOmega, InformationNormal
 from .dpgmm import dpgmm
 from .dpmmgm import dpmmgm
 from .dpmnl import dpmnl
 from .factors import augment, epsilon_insensitive, hinge, multiclass_hinge, temper
+from .ibp import ibp
 from .isvm import isvm
 from .medlda import medlda, medlda_regression
 from .mmctm import mmctm
@@ -22,6 +24,7 @@ __all__ = [
     "GaussianClusters",
     "HingeNormal",
     "HingeOmega",
+    "IndianBuffetProcess",
     "InformationNormal",
     "KnownLabels",
     "NormalWishart",
@@ -36,6 +39,7 @@ __all__ = [
     "dpmnl",
     "epsilon_insensitive",
     "hinge",
+    "ibp",
     "isvm",
     "medlda",
     "medlda_regression",

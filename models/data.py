@@ -61,10 +61,10 @@ def check_num_classes(num_classes: int | None) -> None:
         raise ValueError(f"num_classes must be an integer of at least 2, found {num_classes!r}")
 
 
-def check_slots(max_clusters: int) -> None:
-    """Refuse a buffer that cannot hold a cluster."""
-    if not isinstance(max_clusters, int | np.integer) or max_clusters < 1:
-        raise ValueError(f"max_clusters must be a positive integer, found {max_clusters!r}")
+def check_slots(slots: int, name: str = "max_clusters") -> None:
+    """Refuse a buffer that cannot hold a cluster, or a feature."""
+    if not isinstance(slots, int | np.integer) or slots < 1:
+        raise ValueError(f"{name} must be a positive integer, found {slots!r}")
 
 
 def check_labels(y: ArrayLike, n: int, num_classes: int | None = None) -> tuple[jax.Array, int]:

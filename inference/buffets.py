@@ -1,0 +1,518 @@
+r"""Moves over binary features: rows of a matrix ``Z`` from the Indian buffet process, and their loadings ``W``.
+
+:class:`FeatureSweep` integrates the loadings out, and the features' probabilities: one entry after the other, then
+how many features a row has to itself. :class:`StickSlices` keeps the loadings, draws the sticks, and by a slice as
+many sticks without data as can matter: columns one after the other, all rows at once. Both leave the same program
+invariant. The first has births that fit what is left of a row; the second costs less a sweep where rows are many.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpyro.distributions as dist
+from jax import lax, random
+from jax.scipy.special import gammaln
+from numpyro.distributions import Distribution
+
+from ..models import InformationNormal
+from ..models.buffet import harmonic
+from .isvm import conjugate
+from .moves import Move
+from .target import Sites
+
+ROWS = 3
+"""Rows at which a move's identity is evaluated."""
+WINDOW = 3
+"""Numbers of own features that entries are summed over, less one."""
+SHARPNESS = 3.0
+"""The slice is at ``Beta(SHARPNESS, 1)`` of the least stick with data: seldom so low that many others lie above it."""
+
+
+class Margin(NamedTuple):
+    """What a max-margin factor says of the features, one row at a time.
+
+    - **scores** - of ``Z``: every score, in one array.
+    - **of_row** - ``(scores, i)``: those that row ``i`` has a say in.
+    - **with_row** - ``(scores, i, new)``: all scores, those of row ``i`` replaced.
+    - **change** - of ``i``: what a one in each column adds to them, columns first.
+    - **log_factor** - ``(i, scores of row i)``, which may have leading axes: the log of the factors they enter.
+    """
+
+    scores: Callable[[jax.Array], jax.Array]
+    of_row: Callable[[jax.Array, jax.Array], jax.Array]
+    with_row: Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
+    change: Callable[[jax.Array], jax.Array]
+    log_factor: Callable[[jax.Array, jax.Array], jax.Array]
+
+
+def no_margin(num_slots: int, dtype: jnp.dtype) -> Margin:
+    """For programs without a margin."""
+    return Margin(
+        lambda Z: jnp.zeros(0, dtype),
+        lambda scores, i: scores,
+        lambda scores, i, new: scores,
+        lambda i: jnp.zeros((num_slots, 0), dtype),
+        lambda i, scores: jnp.sum(scores, axis=-1),
+    )
+
+
+class Features(NamedTuple):
+    """A program to the moves: rows ``y_i ~ N(W z_i, sigma_n^2 I)``, ``w_dk ~ N(0, sigma_0^2)``, ``Z ~ IBP(alpha)``.
+
+    - **rows** - (n, D) data, a row for each row of ``Z``.
+    - **concentration** - ``alpha``.
+    - **noise_scale** - ``sigma_n``.
+    - **feature_scale** - ``sigma_0``.
+    - **margin** - what else depends on the features.
+    """
+
+    rows: jax.Array
+    concentration: jax.Array
+    noise_scale: jax.Array
+    feature_scale: jax.Array
+    margin: Margin
+
+    @property
+    def ridge(self) -> jax.Array:
+        """``sigma_n^2/sigma_0^2``."""
+        return (self.noise_scale / self.feature_scale) ** 2
+
+
+def num_features(z: Sites) -> jax.Array:
+    """How many features some row has."""
+    return jnp.sum(jnp.any(z["Z"] > 0, axis=0))
+
+
+def loadings(program: Features, Z: jax.Array) -> Distribution:
+    """``W | Z``, rows ``N(P^-1 h_d, P^-1)``: ``P = Z'Z/sigma_n^2 + I/sigma_0^2``, ``h_d = Z'y_d/sigma_n^2``."""
+    Z = Z.astype(program.rows.dtype)
+    precision = Z.T @ Z * program.noise_scale**-2 + jnp.eye(Z.shape[1], dtype=Z.dtype) * program.feature_scale**-2
+    return InformationNormal(program.rows.T @ Z * program.noise_scale**-2, precision).to_event(1)
+
+
+class Row(NamedTuple):
+    """Row ``i`` given the others, with the loadings integrated out: ``y_i ~ N(z mean, sigma_n^2 (1 + z'V z) I)``."""
+
+    index: jax.Array
+    data: jax.Array  # (D,)
+    counts: jax.Array  # (M,) of the other rows' ones
+    V: jax.Array  # (M, M)
+    mean: jax.Array  # (M, D)
+    change: jax.Array  # (M, ...) of the margin's scores
+
+
+class Point(NamedTuple):
+    """A value of the row's features, and what depends on it."""
+
+    z: jax.Array  # (M,)
+    Vz: jax.Array  # (M,)
+    spread: jax.Array  # z'V z
+    residual: jax.Array  # (D,)
+    scores: jax.Array
+
+    def add(self, row: Row, k: jax.Array, amount: jax.Array) -> "Point":
+        """Entry ``k`` increased by ``amount``."""
+        spread = self.spread + amount * (2 * self.Vz[k] + amount * row.V[k, k])
+        return Point(
+            self.z.at[k].add(amount),
+            self.Vz + amount * row.V[k],
+            spread,
+            self.residual - amount * row.mean[k],
+            self.scores + amount * row.change[k],
+        )
+
+
+def row_given_others(
+    program: Features,
+    i: jax.Array,
+    gram: jax.Array,
+    cross: jax.Array,
+    z: jax.Array,
+    scores: jax.Array,
+    uniforms: jax.Array,
+) -> tuple[Row, Point, "Own"]:
+    """Row ``i``, its present features ``z`` that other rows have too, and its own.
+
+    :param gram: ``Z'Z`` of all rows.
+    :param cross: ``Z'Y`` of all rows.
+    :param scores: the margin's.
+    :param uniforms: (M + 1,) for the order of its own features.
+    """
+    data, M = program.rows[i], len(z)
+    eye = jnp.eye(M, dtype=z.dtype)
+    factor = jnp.linalg.cholesky(gram - z[:, None] * z + program.ridge * eye)
+    half = lax.linalg.triangular_solve(
+        factor, jnp.concatenate([eye, cross - z[:, None] * data], axis=1), left_side=True, lower=True
+    )
+    both = lax.linalg.triangular_solve(factor, half, left_side=True, lower=True, transpose_a=True)
+    V, mean = both[:, :M], both[:, M:]
+    row = Row(i, data, jnp.diagonal(gram) - z, V, mean, program.margin.change(i))
+    shared = jnp.where(row.counts > 0, z, 0.0)
+    scores = program.margin.of_row(scores, i) - jnp.tensordot(z - shared, row.change, 1)
+    Vz = V @ shared
+    return row, Point(shared, Vz, shared @ Vz, data - shared @ mean, scores), own_features(uniforms, row, z)
+
+
+def log_row(program: Features, row: Row, spread: jax.Array, residual: jax.Array, scores: jax.Array) -> jax.Array:
+    """Log density of the row's data and its margin, up to a constant."""
+    square, D = jnp.sum(residual**2, axis=-1), row.data.shape[0]
+    log_data = -D / 2 * jnp.log1p(spread) - square / (2 * program.noise_scale**2 * (1 + spread))
+    return log_data + program.margin.log_factor(row.index, scores)
+
+
+class Own(NamedTuple):
+    """The features that a row has, or could have, to itself: slots that no other row uses, in random order.
+
+    - **rank** - (M,) of each slot in that order: those in use first, then free ones, then all others.
+    - **available** - how many slots no other row uses.
+    - **total** - (M + 1, ...) what the first ``j`` of them add to the margin's scores.
+    - **top** - of the window of numbers over which entries are summed.
+    """
+
+    rank: jax.Array
+    available: jax.Array
+    total: jax.Array
+    top: jax.Array
+
+    @property
+    def window(self) -> jax.Array:
+        """The numbers from ``top - WINDOW`` to ``top``."""
+        return self.top - jnp.arange(WINDOW + 1)
+
+
+def own_features(u: jax.Array, row: Row, z: jax.Array) -> Own:
+    """A row's own features, given uniforms (M + 1,); the window's top is uniform from the present number upwards."""
+    mine = row.counts == 0
+    order = jnp.argsort(jnp.where(mine, u[1:] - (z > 0), 2.0))
+    total = jnp.cumsum(row.change[order], axis=0)
+    total = jnp.concatenate([jnp.zeros_like(total[:1]), total])
+    top = jnp.sum(mine & (z > 0)) + jnp.minimum(jnp.floor(u[0] * (WINDOW + 1)), WINDOW).astype(int)
+    return Own(jnp.argsort(order), jnp.sum(mine), total, top)
+
+
+def log_own(program: Features, row: Row, point: Point, own: Own, j: jax.Array) -> jax.Array:
+    r"""Log weights of ``j`` features of the row's own beside those of ``point``, the first ``j`` of their order.
+
+    ``Poisson(j; alpha/n)`` times the density of the data and the margin. The order is drawn with the slots in use in
+    front: it has the probability ``1/(j! (J - j)!)`` with ``J`` slots available, and times that the program's own
+    ``(alpha/n)^j (J - j)!`` is the Poisson's. A feature of its own adds ``sigma_0^2/sigma_n^2`` to the spread and
+    nothing to the mean, and its weights in the margin are those of its slot, from the prior: exact for any number.
+    """
+    there = (j >= 0) & (j <= own.available)
+    j = jnp.clip(j, 0, own.available)
+    log_prior = j * jnp.log(program.concentration / len(program.rows)) - gammaln(j + 1.0)
+    spread, scores = point.spread + j / program.ridge, point.scores + own.total[j]
+    return jnp.where(there, log_prior + log_row(program, row, spread, point.residual, scores), -jnp.inf)
+
+
+def entry_log_odds(program: Features, row: Row, point: Point, own: Own, k: jax.Array) -> tuple[jax.Array, Point, Point]:
+    """``log p(z_ik = 1 | rest) - log p(z_ik = 0 | rest)`` for a feature that another row has; the point at 0, at 1.
+
+    The prior's odds are ``m_k/(n - m_k)``, ``m_k`` of the other rows having it. The number of the row's own features
+    is summed over its window: a row that could share a feature need not first do without one of its own.
+    """
+    off = point.add(row, k, -point.z[k])
+    on = off.add(row, k, jnp.ones_like(point.z[k]))
+    n, m = len(program.rows), row.counts[k]
+    logs = [jax.nn.logsumexp(log_own(program, row, value, own, own.window)) for value in (off, on)]
+    return jnp.log(m) - jnp.log(n - m) + logs[1] - logs[0], off, on
+
+
+class FeatureSweep(Move):
+    """Row after row with the loadings integrated out, then the loadings given the features.
+
+    A row's entries in features that other rows have are drawn one by one, with the number of features that it has to
+    itself summed out; then, in one draw, that number. A buffer with no free slot left is reported.
+
+    :param program: ``(z, *args, **kwargs) -> Features``.
+    :param covered_by: the test that covers the sweep as a whole.
+    """
+
+    num_keys = 4
+
+    def __init__(self, program: Callable[..., Features], *, covered_by: str, name: str | None = None) -> None:
+        super().__init__(("Z", "W"), covered_by=covered_by, name=name)
+        self.program = program
+
+    def start(self, key, z, tuning):
+        """No features: they are born row by row, which finds shared ones sooner than a draw of the prior."""
+        return {"Z": jnp.zeros_like(z["Z"])}
+
+    def step(self, keys, z, log_joint, target, tuning):
+        program = target.call(self.program, {**target.given, **z})
+        n, M = z["Z"].shape
+        dtype = program.rows.dtype
+        entries, orders = random.uniform(keys[0], (n, M), dtype), random.uniform(keys[1], (n, M + 1), dtype)
+        gumbels = random.gumbel(keys[2], (n, M + 1), dtype)
+        Z = z["Z"].astype(dtype)
+
+        def visit(i: jax.Array, carry: tuple) -> tuple:
+            Z, gram, cross, scores, full = carry
+            row, point, own = row_given_others(program, i, gram, cross, Z[i], scores, orders[i])
+            shared = jnp.argsort(row.counts == 0, stable=True)
+
+            def draw(j: jax.Array, point: Point) -> Point:
+                k = shared[j]
+                log_odds, off, on = entry_log_odds(program, row, point, own, k)
+                one = entries[i, k] < jax.nn.sigmoid(log_odds)
+                return jax.tree.map(lambda a, b: jnp.where(one, a, b), on, off)
+
+            point = lax.fori_loop(0, jnp.sum(row.counts > 0), draw, point)
+            number = jnp.argmax(log_own(program, row, point, own, jnp.arange(M + 1)) + gumbels[i])
+            new = jnp.where(row.counts == 0, own.rank < number, point.z).astype(dtype)
+            old = Z[i]
+            return (
+                Z.at[i].set(new),
+                gram + new[:, None] * new - old[:, None] * old,
+                cross + (new - old)[:, None] * row.data,
+                program.margin.with_row(scores, i, point.scores + own.total[number]),
+                full | (number == own.available),
+            )
+
+        start = (Z, Z.T @ Z, Z.T @ program.rows, program.margin.scores(Z), jnp.zeros((), bool))
+        Z, *_, full = lax.fori_loop(0, n, visit, start)
+        W = loadings(program, Z).sample(keys[3])
+        W = jnp.where(jnp.all(jnp.isfinite(W)), W, z["W"])
+        return {**z, "Z": Z.astype(z["Z"].dtype), "W": W}, None, full
+
+    def discrepancies(self, key, z, target, tuning):
+        """The odds of every entry and the weights of the numbers of own features, in a few rows; and the loadings.
+
+        The program with the loadings integrated out is its density over that of the loadings given ``Z``.
+        """
+        program = target.call(self.program, {**target.given, **z})
+        Z = z["Z"].astype(program.rows.dtype)
+        n, M = Z.shape
+        key_row, key_order, key_W = random.split(key, 3)
+
+        def one_row(step: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+            i, u = step
+            row, point, own = row_given_others(
+                program, i, Z.T @ Z, Z.T @ program.rows, Z[i], program.margin.scores(Z), u
+            )
+
+            def log_density(z_i: jax.Array, j: jax.Array) -> jax.Array:
+                """Of a value of the row's shared features and ``j`` of its own, times that of their order."""
+                new = Z.at[i].set(jnp.where(row.counts == 0, own.rank < j, z_i))
+                log_joint = target.log_joint({**z, "Z": new.astype(z["Z"].dtype)})
+                log_order = -gammaln(j + 1.0) - gammaln(own.available - j + 1.0)
+                there = (j >= 0) & (j <= own.available)
+                return jnp.where(there, log_joint - loadings(program, new).log_prob(z["W"]) + log_order, -jnp.inf)
+
+            def entry(k: jax.Array) -> tuple[jax.Array, jax.Array]:
+                claimed, off, on = entry_log_odds(program, row, point, own, k)
+                logs = [jax.vmap(lambda j, z=value.z: log_density(z, j))(own.window) for value in (off, on)]
+                actual = jax.nn.logsumexp(logs[1]) - jax.nn.logsumexp(logs[0])
+                return tuple(jnp.where(row.counts[k] > 0, side, 0.0) for side in (claimed, actual))
+
+            entries, j = lax.map(entry, jnp.arange(M)), jnp.arange(M + 1)
+            numbers = log_own(program, row, point, own, j), lax.map(lambda j: log_density(point.z, j), j)
+            numbers = [jnp.where(j <= own.available, log - log[0], 0.0) for log in numbers]
+            return tuple(jnp.concatenate(sides) for sides in zip(entries, numbers, strict=True))
+
+        rows = random.choice(key_row, n, (min(n, ROWS),), replace=False)
+        uniforms = random.uniform(key_order, (len(rows), M + 1), Z.dtype)
+        claimed, actual = (jnp.ravel(side) for side in lax.map(one_row, (rows, uniforms)))
+        law = loadings(program, Z)
+        W = law.sample(key_W)
+        weights = target.log_joint(z) - target.log_joint({**z, "W": W})
+        law_weights = law.log_prob(z["W"]) - law.log_prob(W)
+        return jnp.append(claimed, law_weights), jnp.append(actual, weights)
+
+
+class Sticks(NamedTuple):
+    """The features' probabilities, and the slice above which all of them are held.
+
+    - **pi** - (M,) of the slots held; 1/2 elsewhere.
+    - **held** - (M,) slots with a feature that has a row, or a probability above the slice.
+    - **slice** - its level.
+    """
+
+    pi: jax.Array
+    held: jax.Array
+    slice: jax.Array
+
+
+def draw_sticks(key: jax.Array, concentration: jax.Array, Z: jax.Array) -> tuple[Sticks, jax.Array]:
+    """The sticks given ``Z``, and whether there were too few slots for them.
+
+    A feature that ``m`` of ``n`` rows have: ``pi ~ Beta(m, n - m + 1)``. The slice is the least of these, or 1, times
+    ``Beta(SHARPNESS, 1)``. Those without rows are a Poisson process of intensity ``alpha (1 - x)^n/x``; the ones above
+    the slice come one after the other, the largest first, thinned from ``alpha/x``, each into a free slot.
+    """
+    key_pi, key_slice, key_slots, key_sticks = random.split(key, 4)
+    n, M = Z.shape
+    m = jnp.sum(Z, axis=0)
+    tiny = jnp.finfo(Z.dtype).eps
+    pi = dist.Beta(jnp.maximum(m, 1), n - m + 1).sample(key_pi).astype(Z.dtype)
+    pi = jnp.where(m > 0, jnp.clip(pi, tiny**2, 1 - tiny), 0.5)
+    level = least(pi, m > 0) * (1 - random.uniform(key_slice, (), Z.dtype)) ** (1 / SHARPNESS)
+    slots, free = jnp.argsort(random.uniform(key_slots, (M,)) + 2 * (m > 0)), jnp.sum(m == 0)
+
+    def below(carry: tuple) -> jax.Array:
+        return carry[1] < -jnp.log(level)
+
+    def place(carry: tuple) -> tuple:
+        key, t, pi, held, number = carry
+        x = jnp.exp(-t)
+        key, key_keep, key_gap = random.split(key, 3)
+        keep = random.uniform(key_keep, (), Z.dtype) < jnp.exp(n * jnp.log1p(-x))
+        slot = slots[jnp.minimum(number, M - 1)]
+        room = keep & (number < free)
+        pi = pi.at[slot].set(jnp.where(room, x, pi[slot]))
+        held = held.at[slot].set(held[slot] | room)
+        gap = random.exponential(key_gap, (), Z.dtype) / concentration
+        return key, t + gap, pi, held, number + keep
+
+    key_sticks, key_gap = random.split(key_sticks)
+    first = random.exponential(key_gap, (), Z.dtype) / concentration
+    start = (key_sticks, first, pi, m > 0, jnp.zeros((), int))
+    _, _, pi, held, number = lax.while_loop(below, place, start)
+    return Sticks(pi, held, level), number > free
+
+
+def least(pi: jax.Array, active: jax.Array) -> jax.Array:
+    """The least probability of a feature that some row has, or 1."""
+    return jnp.min(jnp.where(active, pi, 1.0))
+
+
+def log_sticks(sticks: Sticks, concentration: jax.Array, Z: jax.Array) -> jax.Array:
+    """Log density of :func:`draw_sticks` given ``Z``, up to a constant in ``Z`` (the process's total intensity)."""
+    n, M = Z.shape
+    m, pi = jnp.sum(Z, axis=0), sticks.pi
+    active, free = m > 0, sticks.held & (m == 0)
+    log_active = jnp.where(active, dist.Beta(jnp.maximum(m, 1), n - m + 1).log_prob(pi), 0.0)
+    log_free = jnp.where(free, jnp.log(concentration) - jnp.log(pi) + n * jnp.log1p(-pi), 0.0)
+    room, number = M - jnp.sum(active), jnp.sum(free)
+    log_slots = gammaln(room - number + 1.0) - gammaln(room + 1.0)
+    return jnp.sum(log_active + log_free) - SHARPNESS * jnp.log(least(pi, active)) + log_slots
+
+
+class Column(NamedTuple):
+    """The law of a column given the sticks, loadings and other columns.
+
+    Its entries are independent, but the slice's density is larger by ``exp(log_ratio)`` where there is a one.
+    """
+
+    log_odds: jax.Array  # (n,)
+    log_ratio: jax.Array
+
+    def log_weight(self, column: jax.Array) -> jax.Array:
+        """Log probability up to a constant."""
+        return jnp.sum(column * self.log_odds) + self.log_ratio * jnp.any(column > 0)
+
+    def sample(self, u: jax.Array) -> jax.Array:
+        """All zeros or not; the first one if not; the others after it: from uniforms (n + 2,)."""
+        zeros = jnp.cumsum(jax.nn.log_sigmoid(-self.log_odds))
+        log_some = jnp.log(-jnp.expm1(zeros[-1]))
+        some = u[0] < jax.nn.sigmoid(self.log_ratio + log_some - zeros[-1])
+        first = jnp.sum(-jnp.expm1(zeros) <= -jnp.expm1(zeros[-1]) * u[1])
+        rows = jnp.arange(len(zeros))
+        first = jnp.minimum(first, len(zeros) - 1)
+        return some & ((rows == first) | ((rows > first) & (u[2:] < jax.nn.sigmoid(self.log_odds))))
+
+
+def column_law(
+    program: Features, sticks: Sticks, k: jax.Array, Z: jax.Array, w: jax.Array, residual: jax.Array, scores: jax.Array
+) -> Column:
+    """Column ``k`` given its loadings ``w`` (D,), residuals (n, D) and scores of the rows without it."""
+    pi, rows = sticks.pi[k], jnp.arange(len(Z))
+    on = scores + jax.vmap(lambda i: program.margin.change(i)[k])(rows)
+    log_factors = [jax.vmap(program.margin.log_factor)(rows, value) for value in (on, scores)]
+    gain = (residual @ w - w @ w / 2) / program.noise_scale**2
+    others = least(sticks.pi, (jnp.sum(Z, axis=0) > 0) & (jnp.arange(Z.shape[1]) != k))
+    log_odds = jnp.log(pi) - jnp.log1p(-pi) + gain + log_factors[0] - log_factors[1]
+    return Column(log_odds, SHARPNESS * (jnp.log(others) - jnp.log(jnp.minimum(others, pi))))
+
+
+class StickSlices(Move):
+    """Slice sampling of the sticks: columns one after the other, all rows at once, given the loadings.
+
+    The sticks are drawn, serve for one pass over the columns that have data or lie above the slice, and are
+    forgotten. More sticks above the slice than free slots are reported. For programs whose margin treats rows one by
+    one: ``scores`` has a row for each.
+
+    :param program: ``(z, *args, **kwargs) -> Features``.
+    :param covered_by: the test that covers the sweep as a whole.
+    """
+
+    num_keys = 2
+
+    def __init__(self, program: Callable[..., Features], *, covered_by: str, name: str | None = None) -> None:
+        super().__init__("Z", covered_by=covered_by, name=name)
+        self.program = program
+
+    def start(self, key, z, tuning):
+        """No features: they are born row by row, which finds shared ones sooner than a draw of the prior."""
+        return {"Z": jnp.zeros_like(z["Z"])}
+
+    def step(self, keys, z, log_joint, target, tuning):
+        program = target.call(self.program, {**target.given, **z})
+        Z, W = z["Z"].astype(program.rows.dtype), z["W"]
+        (n, M), rows = Z.shape, jnp.arange(len(Z))
+        sticks, full = draw_sticks(keys[0], program.concentration, Z)
+        order = jnp.argsort(~sticks.held, stable=True)
+        uniforms = random.uniform(keys[1], (M, n + 2), Z.dtype)
+
+        def visit(j: jax.Array, carry: tuple) -> tuple:
+            Z, residual, scores = carry
+            k = order[j]
+            w, change = W[:, k], jax.vmap(lambda i: program.margin.change(i)[k])(rows)
+            residual, scores = residual + Z[:, k, None] * w, scores - _by_row(Z[:, k], change)
+            new = column_law(program, sticks, k, Z, w, residual, scores).sample(uniforms[k]).astype(Z.dtype)
+            return Z.at[:, k].set(new), residual - new[:, None] * w, scores + _by_row(new, change)
+
+        start = (Z, program.rows - Z @ W.T, self._scores(program, Z))
+        Z, *_ = lax.fori_loop(0, jnp.sum(sticks.held), visit, start)
+        return {**z, "Z": Z.astype(z["Z"].dtype)}, None, full
+
+    def _scores(self, program: Features, Z: jax.Array) -> jax.Array:
+        scores = program.margin.scores(Z)
+        return jax.vmap(lambda i: program.margin.of_row(scores, i))(jnp.arange(len(Z)))
+
+    def discrepancies(self, key, z, target, tuning):
+        """Two values of each column that is held, given the sticks: the program times the law of the sticks."""
+        program = target.call(self.program, {**target.given, **z})
+        Z, W = z["Z"].astype(program.rows.dtype), z["W"]
+        n, M = Z.shape
+        key_sticks, key_columns = random.split(key)
+        sticks, _ = draw_sticks(key_sticks, program.concentration, Z)
+        scores, rows = self._scores(program, Z), jnp.arange(n)
+
+        def log_density(Z: jax.Array) -> jax.Array:
+            log_joint = target.log_joint({**z, "Z": Z.astype(z["Z"].dtype)})
+            return log_joint + log_sticks(sticks, program.concentration, Z)
+
+        def one(step: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+            k, u = step
+            change, w = jax.vmap(lambda i: program.margin.change(i)[k])(rows), W[:, k]
+            residual = program.rows - Z @ W.T + Z[:, k, None] * w
+            law = column_law(program, sticks, k, Z, w, residual, scores - _by_row(Z[:, k], change))
+            other = (u < 0.5).astype(Z.dtype) * (u[0] < 0.7)
+            claimed = law.log_weight(Z[:, k]) - law.log_weight(other)
+            actual = log_density(Z) - log_density(Z.at[:, k].set(other))
+            return jnp.where(sticks.held[k], claimed, 0.0), jnp.where(sticks.held[k], actual, 0.0)
+
+        return lax.map(one, (jnp.arange(M), random.uniform(key_columns, (M, n), Z.dtype)))
+
+
+def _by_row(values: jax.Array, change: jax.Array) -> jax.Array:
+    """Each row of ``change`` times the row's value."""
+    return values.reshape(-1, *[1] * (change.ndim - 1)) * change
+
+
+def loadings_given_features(program: Callable[..., Features]) -> Callable[..., Distribution]:
+    """The conditional of ``W``, called like the program."""
+
+    def W_given_Z(rest: Sites, *args, **kwargs) -> Distribution:
+        return loadings(program(rest, *args, **kwargs), rest["Z"])
+
+    return W_given_Z
+
+
+def alpha_given_features(rest: Sites, *args, concentration, **kwargs) -> Distribution:
+    """``Gamma(a + K, b + H_n)``: the number of features is Poisson with mean ``alpha H_n``."""
+    prior = conjugate("concentration", concentration, dist.Gamma)
+    return dist.Gamma(prior.concentration + num_features(rest), prior.rate + harmonic(len(rest["Z"])))
