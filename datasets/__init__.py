@@ -2,6 +2,7 @@
 
 from .corpora import CorpusTruth, make_corpus
 from .isvm import NonlinearTruth, make_isvm_setting1, make_isvm_setting2, make_isvm_setting3
+from .latent import FeatureTruth, TaskTruth, make_latent_features, make_latent_tasks
 from .real import load, names
 from .shapes import make_half_circles, make_half_rings
 from .synthetic import (
@@ -16,8 +17,10 @@ from .synthetic import (
 
 __all__ = [
     "CorpusTruth",
+    "FeatureTruth",
     "MixtureTruth",
     "NonlinearTruth",
+    "TaskTruth",
     "load",
     "make_corpus",
     "make_half_circles",
@@ -25,6 +28,8 @@ __all__ = [
     "make_isvm_setting1",
     "make_isvm_setting2",
     "make_isvm_setting3",
+    "make_latent_features",
+    "make_latent_tasks",
     "make_m2dpm_dp",
     "make_m2dpm_setting1",
     "make_m2dpm_setting2",

@@ -16,7 +16,7 @@ from .isvm import isvm_collapsed, isvm_predict, isvm_slice
 from .kernel import KernelState, MoveKernel
 from .limits import EMSVC, EMSVR, M2DPM, DPMeans, MaxMarginDPMeans, em_step
 from .margin_weights import MarginWeights
-from .mean_field import InfiniteSVM
+from .mean_field import ILSVM, MTILSVM, InfiniteSVM
 from .medlda import (
     medlda_collapsed,
     medlda_predict,
@@ -43,7 +43,9 @@ from .tune_margin import TunedMargin, tune_margin
 __all__ = [
     "EMSVC",
     "EMSVR",
+    "ILSVM",
     "M2DPM",
+    "MTILSVM",
     "Augmented",
     "ClassWeights",
     "ClusterPrediction",

@@ -1,5 +1,6 @@
 """Mean-field learners: estimators with the scikit-learn interface."""
 
+from .ilsvm import ILSVM, MTILSVM
 from .isvm import InfiniteSVM
 
-__all__ = ["InfiniteSVM"]
+__all__ = ["ILSVM", "MTILSVM", "InfiniteSVM"]
