@@ -1,7 +1,8 @@
 """The papers' real data, from files: no copy comes with the library.
 
-A data set is one ``.npz`` file of plain arrays: ``X`` (n, d) and ``y`` (n,), and where they exist ``feature_names``,
-``class_names``, ``train`` (the official training part) and other columns of n rows. Nothing in it is scaled, shuffled
+A data set is one ``.npz`` file of plain arrays: ``X`` (n, d) and ``y`` (n,), or ``Y`` (n, L) for data with several
+labels each, and where they exist ``feature_names``, ``class_names`` or ``label_names``, ``train`` (the official
+training part) and other columns of n rows. Nothing in it is scaled, shuffled
 or left out. A folder of such files is a *data home*.
 """
 
@@ -31,9 +32,10 @@ class Source:
 
     :param file: the file's name in a data home; empty for data that come with scikit-learn.
     :param num_features: ``d``; 0 for any.
-    :param labels: the file's labels of the classes ``0..L-1``, in their order.
+    :param labels: the file's labels of the classes ``0..L-1``, in their order; for several labels each, their numbers.
+    :param target: "class"; "labels", several of which hold for a row; or "number".
     :param class_names: the classes' names, where the file does not tell.
-    :param columns: what else the file may hold for each row.
+    :param columns: what else the file may hold for each row, along the last axis.
     :param vocabulary: for counts of words, kept as the arrays of a sparse matrix: the name of the file beside it that
         has the words, one per line, where the file itself does not.
     :param fetch: gets the file's arrays from elsewhere; None where nobody gives them out.
@@ -46,6 +48,7 @@ class Source:
     class_names: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
     vocabulary: str = ""
+    target: str = "class"
     fetch: Callable[[], dict[str, np.ndarray]] | None = None
     description: str = ""
 
@@ -280,6 +283,42 @@ SOURCES: dict[str, Source] = {
             "thesis, Lisbon (2007)."
         ),
     ),
+    "yeast": Source(
+        file="yeast.npz",
+        num_features=103,
+        labels=tuple(range(14)),
+        target="labels",
+        columns=("train",),
+        description=(
+            "Genes of yeast, 2,417 x 103 of micro-array expressions and phylogenetic profiles, 14 functional classes\n"
+            "of which a gene has several, with the official training part. Elisseeff and Weston, A kernel method for\n"
+            "multi-labelled classification, NIPS (2001)."
+        ),
+    ),
+    "scene": Source(
+        file="scene.npz",
+        num_features=294,
+        labels=tuple(range(6)),
+        target="labels",
+        columns=("train",),
+        description=(
+            "Photographs of scenes, 2,407 x 294 colour moments of a grid, six labels of which some have two, with the\n"
+            "official training part. Boutell, Luo, Shen and Brown, Learning multi-label scene classification, Pattern\n"
+            "Recognition 37 (2004)."
+        ),
+    ),
+    "school": Source(
+        file="school.npz",
+        num_features=28,
+        labels=(),
+        target="number",
+        columns=("task", "train_splits"),
+        description=(
+            "Examination scores of 15,362 students of 139 schools (`task`), 27 features of student and school and a\n"
+            "constant, with ten splits (`train_splits`). Inner London Education Authority, 1985 to 1987; splits of\n"
+            "Argyriou, Evgeniou and Pontil, Multi-task feature learning, NIPS (2007)."
+        ),
+    ),
     "iris": Source(
         file="",
         num_features=4,
@@ -315,9 +354,10 @@ def load(name: str, data_home: str | os.PathLike[str] | None = None) -> Bunch:
 
     :param name: a data set, as :func:`names` lists them.
     :param data_home: a folder of data files.
-    :return: a ``Bunch`` with ``X`` (n, d) float32, for documents counts in SciPy's CSR, ``y`` (n,) in ``0..L-1``,
-        ``feature_names`` and ``class_names`` (lists), ``DESCR``, ``path`` (the file, or "scikit-learn"), and what the
-        file has for each row: ``train`` (boolean), ``subject``.
+    :return: a ``Bunch`` with ``X`` (n, d) float32, for documents counts in SciPy's CSR; ``y`` (n,) in ``0..L-1``,
+        (n, L) in {0, 1} for several labels each, or numbers; ``feature_names`` and ``class_names`` (lists), ``DESCR``,
+        ``path`` (the file, or "scikit-learn"), and what the file has for each row: ``train`` (boolean), ``subject``,
+        ``task``, ``train_splits`` (boolean, with a row for each split).
 
     >>> import tempfile
     >>> folder = pathlib.Path(tempfile.mkdtemp())
@@ -415,33 +455,49 @@ def _bunch(source: Source, arrays: dict[str, np.ndarray], path: pathlib.Path | s
         for key in ("data", "indices", "indptr", "shape"):
             check(key in arrays, key, "in the file", f"only {', '.join(arrays) or 'nothing'}")
         arrays = {**arrays, "X": counts(arrays)}
-    for key in ("X", "y"):
+    target = "Y" if source.target == "labels" else "y"
+    for key in ("X", target):
         check(key in arrays, key, "in the file", f"only {', '.join(arrays) or 'nothing'}")
-    X, y = arrays["X"], arrays["y"]
+    X, y = arrays["X"], arrays[target]
     n, d = len(y) if y.ndim else 0, source.num_features or X.shape[-1]
     check(X.dtype.kind in "fiu", "X", "numbers", X.dtype)
     check(n > 0 and X.shape == (n, d), "X", f"of shape ({n or 'n'}, {d})", X.shape)
     check(bool(np.isfinite(X.data if source.vocabulary else X).all()), "X", "finite", "NaN or infinity")
-    check(y.ndim == 1 and y.dtype.kind in "iu", "y", "a vector of integers", f"{y.dtype} of shape {y.shape}")
-    stray = sorted(set(y.tolist()) - set(source.labels))
-    check(not stray, "y", f"labels from {source.labels[0]} to {source.labels[-1]}", stray[:5])
+    y = _targets(source, y, check)
     columns = {key: arrays[key] for key in source.columns if key in arrays}
     for key, column in columns.items():
-        check(column.shape == (n,), key, f"of shape ({n},)", column.shape)
-    if "train" in columns:
-        check(columns["train"].dtype == bool, "train", "boolean", columns["train"].dtype)
+        shape = (len(column), n) if key == "train_splits" and column.ndim else (n,)
+        check(column.shape == shape, key, f"of shape {shape}", column.shape)
+        if key.startswith("train"):
+            check(column.dtype == bool, key, "boolean", column.dtype)
     features = arrays.get("feature_names", np.array([f"x{j}" for j in range(d)])).tolist()
-    classes = arrays.get(
-        "class_names", np.array(source.class_names or [str(label) for label in source.labels])
-    ).tolist()
+    default = np.array(source.class_names or [str(label) for label in source.labels], dtype=str)
+    classes = arrays.get("label_names" if source.target == "labels" else "class_names", default).tolist()
     check(len(features) == d, "feature_names", f"{d} names", len(features))
     check(len(classes) == len(source.labels), "class_names", f"{len(source.labels)} names", len(classes))
     return Bunch(
         X=X if source.vocabulary else X.astype(np.float32),
-        y=np.searchsorted(source.labels, y).astype(np.int32),
+        y=y,
         feature_names=features,
         class_names=classes,
         **columns,
         DESCR=source.description,
         path=str(path),
     )
+
+
+def _targets(source: Source, y: np.ndarray, check: Callable[[bool, str, str, object], None]) -> np.ndarray:
+    """Classes from 0 (n,), labels (n, L) or numbers (n,)."""
+    if source.target == "labels":
+        shape = (len(y), len(source.labels))
+        check(y.shape == shape, "Y", f"of shape {shape}", y.shape)
+        check(y.dtype.kind in "biu" and bool(np.isin(y, (0, 1)).all()), "Y", "0 or 1", y.dtype)
+        return y.astype(np.int32)
+    if source.target == "number":
+        check(y.ndim == 1 and y.dtype.kind in "fiu", "y", "a vector of numbers", f"{y.dtype} of shape {y.shape}")
+        check(bool(np.isfinite(y).all()), "y", "finite", "NaN or infinity")
+        return y.astype(np.float32)
+    check(y.ndim == 1 and y.dtype.kind in "iu", "y", "a vector of integers", f"{y.dtype} of shape {y.shape}")
+    stray = sorted(set(y.tolist()) - set(source.labels))
+    check(not stray, "y", f"labels from {source.labels[0]} to {source.labels[-1]}", stray[:5])
+    return np.searchsorted(source.labels, y).astype(np.int32)
