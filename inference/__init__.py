@@ -16,7 +16,7 @@ from .isvm import isvm_collapsed, isvm_predict, isvm_slice
 from .kernel import KernelState, MoveKernel
 from .limits import EMSVC, EMSVR, M2DPM, DPMeans, MaxMarginDPMeans, em_step
 from .margin_weights import MarginWeights
-from .mean_field import ILSVM, MTILSVM, InfiniteSVM
+from .mean_field import ILSVM, MTILSVM, InfiniteSVM, MedLDA
 from .medlda import (
     medlda_collapsed,
     medlda_predict,
@@ -71,6 +71,7 @@ __all__ = [
     "MarginWeights",
     "MaxHinge",
     "MaxMarginDPMeans",
+    "MedLDA",
     "Mixture",
     "Move",
     "MoveKernel",

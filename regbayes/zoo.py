@@ -185,6 +185,7 @@ ENTRIES: dict[str, Entry] = {
         program=models.medlda,
         example=_labelled_documents,
         kernels={"collapsed": inference.medlda_collapsed},
+        learner=inference.MedLDA,
     ),
     "medlda-regression": Entry(
         title="max-margin supervised topic model, real responses",
@@ -192,6 +193,7 @@ ENTRIES: dict[str, Entry] = {
         program=models.medlda_regression,
         example=_rated_documents,
         kernels={"collapsed": inference.medlda_regression_collapsed},
+        learner=inference.MedLDA,
     ),
 }
 

@@ -2,5 +2,6 @@
 
 from .ilsvm import ILSVM, MTILSVM
 from .isvm import InfiniteSVM
+from .medlda import MedLDA
 
-__all__ = ["ILSVM", "MTILSVM", "InfiniteSVM"]
+__all__ = ["ILSVM", "MTILSVM", "InfiniteSVM", "MedLDA"]
