@@ -27,6 +27,7 @@ from .topics import (
     Tokens,
     TokenSweep,
     TopicKernel,
+    impute_tokens,
     new_documents,
     no_margin,
     phi_given_z,
@@ -153,6 +154,68 @@ class ClusterProportions(Move):
         return claimed(given) - claimed(other), actual(given) - actual(other)
 
 
+class RedrawDocuments(Move):
+    r"""Propose a new label and new topics of all tokens for every document, together.
+
+    Topics follow the label and the label follows topics: one after the other, neither gets far. The label is proposed
+    by the words' probabilities under the clusters' own proportions,
+
+    .. math:: q(y_i = k) \propto \gamma_k \prod_l \Big(\sum_t \mu_{kt} \phi_{t w_{il}}\Big)^{r_i},
+              \qquad r_i = \frac{1 + \alpha}{N_i + \alpha},
+
+    flattened as a document's proportions stray from its cluster's; then topics, each given those before it. The new
+    state does not depend on the old one, whose weight under the same proposal decides.
+
+    :param tokens: as for :class:`~regbayes.inference.TokenSweep`.
+    :param penalty: ``(z, *args, **kwargs) -> (D, K)``, what labels pay beyond ``ctm``, in logs.
+    :param host: see :class:`~regbayes.inference.TokenSweep`.
+    """
+
+    num_keys = 4
+
+    def __init__(
+        self, tokens: Callable[..., Tokens], penalty: Callable[..., jax.Array] | None = None, host: bool | None = None
+    ) -> None:
+        super().__init__(("y", "z"), covered_by="tests/test_topics.py::test_documents_redrawn_by_enumeration")
+        self.tokens, self.penalty, self._host = tokens, penalty, host
+
+    def step(self, keys, z, log_joint, target, tuning):
+        old = {**target.given, **z}
+        host = on_cores.available() if self._host is None else self._host
+        tokens, landmarks = target.call(self.tokens, old), target.call(landmarks_of)
+        logits = self._proposal(old, tokens)
+        new = {**old, "y": known_or(landmarks, logits).sample(keys[0]).astype(z["y"].dtype)}
+        other = tokens._replace(group=new["y"].astype(jnp.int32))
+        new["z"], weight = impute_tokens(keys[1], other, None, host)
+        _, before = impute_tokens(keys[2], tokens, z["z"], host)
+        ratio = weight - before + self._label(new, logits, target) - self._label(old, logits, target)
+        accept = jnp.log(random.uniform(keys[3], ratio.shape, ratio.dtype)) < ratio
+        topics = jnp.where(accept[tokens.corpus.documents], new["z"].astype(z["z"].dtype), z["z"])
+        return {**z, "y": jnp.where(accept, new["y"], z["y"]), "z": topics}, None
+
+    def _proposal(self, z: Sites, tokens: Tokens) -> jax.Array:
+        """(D, K) log probabilities of labels, up to a constant for each document."""
+        corpus, base = tokens.corpus, tokens.base
+        alpha = jnp.sum(base, axis=1)
+        logs = jnp.log((base / alpha[:, None]) @ floored(z["phi"]))
+        rate = (1 + alpha) / (corpus.lengths.astype(base.dtype)[:, None] + alpha)
+        zeros = jnp.zeros(corpus.num_documents, base.dtype)
+        scores = lax.map(lambda row: zeros.at[corpus.documents].add(row[corpus.words]), logs)
+        return jnp.log(z["gamma"]) + rate * scores.T
+
+    def _label(self, z: Sites, logits: jax.Array, target) -> jax.Array:
+        """(D,) the label's log probability in the program, and what it pays, less that of the proposal."""
+        terms = jnp.log(z["gamma"]) - logits
+        if self.penalty is not None:
+            terms = terms - target.call(self.penalty, z)
+        return jnp.take_along_axis(terms, z["y"][:, None], axis=1)[:, 0]
+
+
+def landmarks_of(X, landmarks, **_) -> Any:
+    """The known labels."""
+    return landmarks
+
+
 def masses(X, landmarks, *, alpha_0, alpha_1, alpha, **_) -> tuple[jax.Array, jax.Array, jax.Array]:
     """``alpha_0``, ``alpha_1`` and ``alpha``."""
     dtype = jnp.result_type(float)
@@ -202,6 +265,7 @@ def ctm_collapsed(model: Callable = ctm, *, host: bool | None = None) -> TopicKe
         Probabilities("phi", phi_given_z),
         ClusterProportions(),
         Probabilities("gamma", gamma_given_y),
+        RedrawDocuments(tokens, host=host),
         Conditional("y", y_given_z),
         TokenSweep(tokens, host),
     ]

@@ -40,7 +40,7 @@ def tokens(z: Sites, X, landmarks, *, cost, ell, **settings) -> Tokens:
 def y_given_z(z: Sites, X, landmarks, *, alpha, cost, ell, **_) -> Distribution:
     """That of ``ctm`` times every label's loss, over all clusters."""
     corpus = tokens_of(X)
-    logits = ctm.label_logits(z, corpus, alpha) - 2 * cost * label_losses(z, corpus, ell)
+    logits = ctm.label_logits(z, corpus, alpha) - penalty(z, corpus, landmarks, cost=cost, ell=ell)
     return ctm.known_or(landmarks, logits)
 
 
@@ -55,6 +55,11 @@ def label_losses(z: Sites, corpus: Corpus, ell) -> jax.Array:
     clusters = jnp.arange(len(eta))
     second = jnp.max(jnp.where(clusters == best, -jnp.inf, s), axis=1, keepdims=True)
     return jnp.maximum(ell + jnp.where(clusters == best, second, top) - s, 0.0)
+
+
+def penalty(z: Sites, X, landmarks, *, cost, ell, **_) -> jax.Array:
+    """(D, K) what labels pay, in logs."""
+    return 2 * cost * label_losses(z, tokens_of(X), ell)
 
 
 def labels(z: Sites, X, landmarks, **_) -> jax.Array:
@@ -91,6 +96,7 @@ def mmctm_collapsed(model: Callable = mmctm, *, overrelaxation: float = 0.5, hos
         Probabilities("gamma", ctm.gamma_given_y),
         ClassWeights(labels, overrelaxation),
         CommonShift("eta", mean_eta),
+        ctm.RedrawDocuments(tokens, penalty, host),
         Conditional("y", y_given_z),
         TokenSweep(tokens, host),
     ]

@@ -58,10 +58,39 @@ def sweep(
     frozen = out.ndim == 2
     topics, probs = (z.copy(), out) if frozen else (out, np.zeros((0, T), columns.dtype))
     topics[:] = z
-    tokens = np.linspace(0, len(words), CHUNKS * host.num_cores() + 1)
-    edges = np.unique(np.append(np.searchsorted(offsets[:-1], tokens[:-1]), len(offsets) - 1))
     rest = (words, offsets, topics, host.join(seed), uniforms, columns, padded, group, weights, shifts, own)
-    host.in_parts(lambda a, b: _documents(a, b, *rest, 2 * float(cost), gaps, probs), edges)
+    host.in_parts(lambda a, b: _documents(a, b, *rest, 2 * float(cost), gaps, probs), _edges(offsets))
+
+
+def impute(
+    out: tuple[np.ndarray, np.ndarray],
+    words: np.ndarray,
+    offsets: np.ndarray,
+    z: np.ndarray,
+    seed: np.ndarray,
+    uniforms: np.ndarray,
+    columns: np.ndarray,
+    base: np.ndarray,
+    group: np.ndarray,
+) -> None:
+    """Topics of all tokens given those before them in their document, and what the draws weigh.
+
+    :param out: (N,) topics and (D,) log weights.
+    :param z: (N,) topics to be weighed; or (0,), then they are drawn.
+    :param words: it and the others as for :func:`sweep`.
+    """
+    topics, logs = out
+    fresh = len(z) != len(words)
+    if not fresh:
+        topics[:] = z
+    rest = (words, offsets, topics, fresh, host.join(seed), uniforms, columns, base, group, logs)
+    host.in_parts(lambda a, b: _imputed(a, b, *rest), _edges(offsets))
+
+
+def _edges(offsets: np.ndarray) -> np.ndarray:
+    """Documents where parts of about equally many tokens begin."""
+    tokens = np.linspace(0, offsets[-1], CHUNKS * host.num_cores() + 1)
+    return np.unique(np.append(np.searchsorted(offsets[:-1], tokens[:-1]), len(offsets) - 1))
 
 
 @host.compiled(inline="always")
@@ -201,3 +230,27 @@ def _documents(
             if J > 1:
                 for j in range(J):
                     s[j] += weights[new, j] * inverse
+
+
+@compiled
+def _imputed(first, last, words, offsets, z, fresh, seed, uniforms, columns, base, group, logs):
+    T, padded, real = base.shape[1], columns.shape[1], columns.dtype.type
+    w, p = np.zeros(padded, columns.dtype), np.zeros(padded, columns.dtype)
+    for d in range(first, last):
+        mass, weight = 0.0, 0.0
+        for t in range(T):
+            w[t] = base[group[d], t]
+            mass += w[t]
+        for l in range(offsets[d], offsets[d + 1]):
+            total, word = real(0), words[l]
+            for t in range(padded):
+                x = w[t] * columns[word, t]
+                p[t] = x
+                total += x
+            weight += math.log(total / mass)
+            mass += 1.0
+            if fresh:
+                u = uniforms[l] if len(uniforms) > 0 else uniform(seed + GOLDEN * np.uint64(l + 1))
+                z[l] = z.dtype.type(_pick(p, real(u) * total, T))
+            w[z[l]] += real(1)
+        logs[d] = weight

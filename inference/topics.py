@@ -143,9 +143,7 @@ def _lanes(uniforms: jax.Array, tokens: Tokens, z: jax.Array) -> jax.Array:
     N, columns = len(z), columns_of(tokens.phi)
     n = corpus.counts(z, T, tokens.phi.dtype)
     s, rows = shifted_scores(tokens, n), tokens.margin.rows
-    lanes = min(LANES, corpus.num_documents)
-    cuts = jnp.searchsorted(corpus.offsets, jnp.arange(lanes + 1) * (N / lanes), side="left")
-    edges = corpus.offsets[jnp.minimum(cuts, corpus.num_documents)].at[-1].set(N)
+    edges = _lane_edges(corpus)
 
     def step(i: jax.Array, carry: tuple) -> tuple:
         z, n, s = carry
@@ -162,6 +160,57 @@ def _lanes(uniforms: jax.Array, tokens: Tokens, z: jax.Array) -> jax.Array:
         return z.at[jnp.where(valid, l, N)].set(new, mode="drop"), n, s.at[d].add(jnp.where(valid[:, None], change, 0))
 
     return lax.fori_loop(0, jnp.max(edges[1:] - edges[:-1]), step, (z, n, s))[0]
+
+
+def _lane_edges(corpus: Corpus) -> jax.Array:
+    """Where the tokens of each lane begin, and N."""
+    N, lanes = corpus.num_tokens, min(LANES, corpus.num_documents)
+    cuts = jnp.searchsorted(corpus.offsets, jnp.arange(lanes + 1) * (N / lanes), side="left")
+    return corpus.offsets[jnp.minimum(cuts, corpus.num_documents)].at[-1].set(N)
+
+
+def impute_tokens(
+    key: jax.Array, tokens: Tokens, z: jax.Array | None, host: bool, uniforms: jax.Array | None = None
+) -> tuple[jax.Array, jax.Array]:
+    r"""Topics (N,) of all tokens, each drawn given those before it, without a margin, and log weights (D,).
+
+    .. math:: q(z_d) = \prod_l \frac{(n_{d z_l}^{<l} + a_{d z_l})\,\phi_{z_l w_l}}{C_l},
+              \qquad \log\frac{p(z_d, w_d)}{q(z_d)} = \sum_l \log\frac{C_l}{a_{d\cdot} + l - 1}
+
+    up to a term of the document's words. Topics that are given are weighed as if they had been drawn.
+    """
+    corpus, dtype = tokens.corpus, tokens.phi.dtype
+    T, columns = len(tokens.phi), columns_of(tokens.phi)
+    fresh = z is None
+    start = jnp.zeros(0 if fresh and host else corpus.num_tokens, jnp.int32) if z is None else z
+    if host:
+        columns = jnp.pad(columns, ((0, 0), (0, -T % token_sweeps.WIDTH)))
+        result = (
+            jax.ShapeDtypeStruct((corpus.num_tokens,), start.dtype),
+            jax.ShapeDtypeStruct(corpus.lengths.shape, dtype),
+        )
+        uniforms = jnp.zeros(0, dtype) if uniforms is None else uniforms
+        arrays = (corpus.words, corpus.offsets, start, seed_of(key), uniforms, columns, tokens.base, tokens.group)
+        return on_cores.call(token_sweeps.impute, result, *arrays)
+    uniforms = random.uniform(key, (corpus.num_tokens,), dtype) if uniforms is None else uniforms
+    edges, N = _lane_edges(corpus), corpus.num_tokens
+
+    def step(i: jax.Array, carry: tuple) -> tuple:
+        z, w, logs = carry
+        l = edges[:-1] + i
+        valid = l < edges[1:]
+        at = jnp.minimum(l, N - 1)
+        d = corpus.documents[at]
+        totals = jnp.cumsum(w[d] * columns[corpus.words[at]], axis=1)
+        logs = logs.at[d].add(jnp.where(valid, jnp.log(totals[:, -1] / jnp.sum(w[d], axis=1)), 0))
+        new = jnp.sum(totals <= uniforms[at, None] * totals[:, -1:], axis=1).clip(0, T - 1).astype(z.dtype)
+        new = new if fresh else z[at]
+        w = w.at[d, new].add(valid.astype(dtype))
+        return z.at[jnp.where(valid, l, N)].set(new, mode="drop"), w, logs
+
+    begin = start, tokens.base[tokens.group], jnp.zeros(corpus.num_documents, dtype)
+    z, _, logs = lax.fori_loop(0, jnp.max(edges[1:] - edges[:-1]), step, begin)
+    return z, logs
 
 
 class TokenSweep(Move):

@@ -34,11 +34,11 @@ def compiled(**options: Any) -> Callable:
     return (lambda f: f) if njit is None else njit(nogil=True, **options)
 
 
-def call(fn: Callable[..., None], result: jax.ShapeDtypeStruct, *args: jax.Array) -> jax.Array:
-    """``fn(out, *args)`` with NumPy's views of the arguments; it fills ``out``."""
+def call(fn: Callable[..., None], result: Any, *args: jax.Array) -> Any:
+    """``fn(out, *args)`` with NumPy's views of the arguments; it fills ``out``, one array or several."""
 
     def callback(_: Any, out: Any, *args: Any) -> None:
-        fn(np.asarray(out), *map(np.asarray, args))
+        fn(jax.tree.map(np.asarray, out), *map(np.asarray, args))
 
     return buffer_callback(callback, result, vmap_method="sequential")(*args)
 

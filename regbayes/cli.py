@@ -99,7 +99,7 @@ def _parser() -> argparse.ArgumentParser:
     reproduce.add_argument(
         "--data-home", metavar="DIR", help="folder of the real data ($REGBAYES_DATA, then the cache)"
     )
-    reproduce.add_argument("--n-jobs", type=_jobs, help="processes for the search of hyper-parameters; -1 is all cores")
+    reproduce.add_argument("--n-jobs", type=_jobs, help="processes that share out the work; -1 is all cores")
     return parser
 
 

@@ -31,7 +31,17 @@ from regbayes.inference import (
     mmctm_collapsed,
     mmctm_predict,
 )
-from regbayes.inference.topics import Margin, Tokens, _host, class_margin, no_margin, sweep_tokens, tube_margin
+from regbayes.inference.topics import (
+    Margin,
+    Tokens,
+    _host,
+    class_margin,
+    columns_of,
+    impute_tokens,
+    no_margin,
+    sweep_tokens,
+    tube_margin,
+)
 from regbayes.models import Corpus, FlooredDirichlet, KnownLabels, TokenTopics, TopicWords, host, tokens_of
 from regbayes.models.gammas import log_gammas
 
@@ -115,9 +125,10 @@ def enumerated(name, num=40_000):
     return np.array(states), p, p * np.array(errors)
 
 
-def drawn(name, host, num_samples, num_chains=8):
+def drawn(name, host, num_samples, without=(), num_chains=8):
     args, settings = ENUMERATED[name]
     kernel = KERNELS[name](functools.partial(PROGRAMS[name], num_topics=T2, beta=0.7), host=host)
+    kernel.moves = tuple(move for move in kernel.moves if move.sites not in without)
     run = {"num_warmup": 50, "num_samples": num_samples, "num_chains": num_chains, "chain_method": "vectorized"}
     mcmc = MCMC(kernel, progress_bar=False, **run)
     mcmc.run(random.key(3), X2, *args, **settings)
@@ -126,9 +137,9 @@ def drawn(name, host, num_samples, num_chains=8):
     return np.concatenate([y, draws["z"]], axis=-1)
 
 
-def assert_enumerated(name, host, num_samples):
+def assert_enumerated(name, host, num_samples, without=()):
     states, p, errors = enumerated(name)
-    hits = (drawn(name, host, num_samples)[:, :, None] == states).all(-1)
+    hits = (drawn(name, host, num_samples, without)[:, :, None] == states).all(-1)
     assert (hits.sum(-1) == 1).all()
     often = p * hits[..., 0].size > 50
     hits, p, errors = hits[..., often].astype(float), p[often], errors[often]
@@ -142,6 +153,12 @@ def assert_enumerated(name, host, num_samples):
 )
 def test_assignments_by_enumeration(name, host):
     assert_enumerated(name, host, 1000)
+
+
+@pytest.mark.parametrize(("name", "host"), [("ctm", True), ("mmctm", False)])
+def test_documents_redrawn_by_enumeration(name, host):
+    """Labels and topics move by new documents alone."""
+    assert_enumerated(name, host, 1000, without=(("y",), ("z",)))
 
 
 @pytest.mark.slow
@@ -227,6 +244,35 @@ def test_both_sweeps_draw_the_same(kind, cost):
             np.testing.assert_array_equal(a, b)
             z = a
         assert len(np.unique(z)) == 11
+
+
+def test_topics_are_imputed_and_weighed():
+    """Both ways draw the same; the weight makes up for what separates the draw's law from the program's."""
+    with jax.enable_x64(True):
+        tokens, _ = problem("none", jnp.float64)
+        corpus, T = tokens.corpus, 11
+        uniforms = random.uniform(random.key(0), (corpus.num_tokens,), jnp.float64)
+        run = jax.jit(impute_tokens, static_argnames="host")
+        (a, logs), (b, others) = (run(random.key(0), tokens, None, host=host, uniforms=uniforms) for host in (1, 0))
+        np.testing.assert_array_equal(a, b)
+        np.testing.assert_allclose(logs, others, rtol=1e-12)
+        for host in (True, False):
+            again, weights = run(random.key(1), tokens, a, host=host)
+            np.testing.assert_array_equal(again, a)
+            np.testing.assert_allclose(weights, logs, rtol=1e-12)
+        phi, columns = np.asarray(tokens.phi), np.asarray(columns_of(tokens.phi))
+        z, base = np.asarray(a), np.asarray(tokens.base)[np.asarray(tokens.group)]
+        law = np.zeros(corpus.num_documents)  # log q(z)
+        for d in range(corpus.num_documents):
+            w = base[d].copy()
+            for l in range(int(corpus.offsets[d]), int(corpus.offsets[d + 1])):
+                p = w * phi[:, corpus.words[l]]
+                law[d] += np.log(p[z[l]] / p.sum())
+                w[z[l]] += 1
+        n = np.asarray(corpus.counts(a, T, jnp.float64))
+        joint = log_topics(n, base)
+        np.add.at(joint, np.asarray(corpus.documents), np.log(columns[np.asarray(corpus.words), z]))
+        np.testing.assert_allclose(joint, law + np.asarray(logs), rtol=1e-10, atol=1e-10)
 
 
 def test_sweeps_in_single_precision_have_the_same_conditionals():

@@ -88,7 +88,7 @@ class PosteriorClassifier(ClassifierMixin, BaseEstimator):
     :param kernel: the kernel's name there; None for the recommended one.
     :param num_warmup: sweeps before the draws.
     :param num_samples: draws of each chain.
-    :param num_chains: chains, all at once.
+    :param num_chains: chains, one after the other.
     :param random_state: seed of the draws.
     :param options: hyper-parameters of the program, which a search may change like any other parameter.
 
@@ -174,7 +174,8 @@ def _sampler(program: str, kernel: str | None, num_warmup: int, num_samples: int
         state, draws = lax.scan(sweep, state, None, length=num_samples)
         return draws, state.overflow
 
-    return jax.jit(jax.vmap(draw, (0, 0, None, None)))
+    # One chain after the other: side by side, all branches of all moves would be taken.
+    return jax.jit(lambda keys, starts, *rest: lax.map(lambda chain: draw(*chain, *rest), (keys, starts)))
 
 
 class PosteriorClustering(ClusterMixin, BaseEstimator):

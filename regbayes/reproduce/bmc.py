@@ -117,4 +117,5 @@ TABLE1 = Experiment(
         "Time: with compilation.",
     ),
     compare=(("DPMMGM", "DPGMM"), ("DPMMGM*", "DPGMM")),
+    side_by_side=True,
 )

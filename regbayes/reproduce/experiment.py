@@ -7,12 +7,13 @@ import platform
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
 from typing import Any, NamedTuple
 
 import numpy as np
+from joblib import Parallel, delayed
 from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import accuracy_score, f1_score
@@ -47,7 +48,7 @@ class Options(NamedTuple):
 
     :param fast: fewer seeds, folds and hyper-parameters, and smaller synthetic data; the numbers are only a sketch.
     :param data_home: a folder of data files, as for :func:`regbayes.datasets.load`.
-    :param n_jobs: processes of a hyper-parameter search, as in scikit-learn.
+    :param n_jobs: processes of a hyper-parameter search, or for the cells of a table without one; as in scikit-learn.
     """
 
     fast: bool = False
@@ -61,6 +62,7 @@ class Options(NamedTuple):
 
 
 DEFAULT = Options()
+Key = tuple[str, str, int]  # of a cell: setting, method, seed
 
 
 @dataclass(frozen=True)
@@ -104,6 +106,7 @@ class Experiment:
     :param num_seeds: how many seeds, and how many if fast.
     :param notes: what to know when comparing.
     :param compare: pairs of methods, of which the differences seed by seed are reported too.
+    :param side_by_side: whether processes share out the cells, rather than the candidates of a search.
     """
 
     title: str
@@ -116,6 +119,7 @@ class Experiment:
     num_seeds: tuple[int, int] = (20, 2)
     notes: tuple[str, ...] = ()
     compare: tuple[tuple[str, str], ...] = ()
+    side_by_side: bool = False
 
 
 class OtherSettings(Exception):
@@ -207,21 +211,33 @@ def run_experiment(
     record = {"name": name, "title": experiment.title, "versions": _versions(), "settings": settings}
     if done & set(todo):
         progress(f"{name}: {len(done & set(todo))} of {len(todo)} cells are in {path} already")
-    for i, key in enumerate(todo, start=1):
-        if key in done:
-            continue
+    rest = [key for key in todo if key not in done]
+    for i, (key, result, seconds) in enumerate(_run_cells(experiment, rest, options), start=1 + len(todo) - len(rest)):
         setting, method, seed = key
-        start = time.perf_counter()
-        result = experiment.cell(setting, experiment.methods[method], seed, options)
         cells.append({"setting": setting, "method": method, "seed": seed, "result": result})
         _write(path, {**record, "complete": False, "cells": cells})
-        seconds = time.perf_counter() - start
         progress(f"[{i}/{len(todo)}] {setting}, {method}, seed {seed}: {_brief(experiment, result)} [{seconds:.1f} s]")
     summary, differences = _summary(experiment, cells), _differences(experiment, cells)
     text = _report(name, experiment, summary, differences, options)
     _write(path, {**record, "complete": True, "summary": summary, "differences": differences, "cells": cells})
     path.with_suffix(".txt").write_text(text + "\n")
     return text
+
+
+def _run_cells(experiment: Experiment, keys: Sequence[Key], options: Options) -> Iterator[tuple[Key, dict, float]]:
+    """Every cell's key, result and time as soon as it is done."""
+    if not experiment.side_by_side:
+        yield from (_run_cell(experiment, key, options) for key in keys)
+        return
+    tasks = (delayed(_run_cell)(experiment, key, options) for key in keys)
+    yield from Parallel(options.n_jobs, return_as="generator_unordered")(tasks)
+
+
+def _run_cell(experiment: Experiment, key: Key, options: Options) -> tuple[Key, dict, float]:
+    setting, method, seed = key
+    start = time.perf_counter()
+    result = experiment.cell(setting, experiment.methods[method], seed, options)
+    return key, result, time.perf_counter() - start
 
 
 def _brief(experiment: Experiment, result: Mapping[str, Any]) -> str:
