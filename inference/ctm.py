@@ -35,7 +35,7 @@ from .topics import (
 )
 
 SMOOTHING = 0.1
-"""Occurrences of every word that a cluster's landmarks are given, to begin with."""
+"""Occurrences of every word that landmarks are given, to begin with."""
 
 
 def tokens(z: Sites, X, landmarks, *, num_clusters, num_topics, alpha, **_) -> Tokens:
@@ -199,9 +199,7 @@ class RedrawDocuments(Move):
         alpha = jnp.sum(base, axis=1)
         logs = jnp.log((base / alpha[:, None]) @ floored(z["phi"]))
         rate = (1 + alpha) / (corpus.lengths.astype(base.dtype)[:, None] + alpha)
-        zeros = jnp.zeros(corpus.num_documents, base.dtype)
-        scores = lax.map(lambda row: zeros.at[corpus.documents].add(row[corpus.words]), logs)
-        return jnp.log(z["gamma"]) + rate * scores.T
+        return jnp.log(z["gamma"]) + rate * _sums(corpus, logs).T
 
     def _label(self, z: Sites, logits: jax.Array, target) -> jax.Array:
         """(D,) the label's log probability in the program, and what it pays, less that of the proposal."""
@@ -230,8 +228,9 @@ def documents(X, *args, **kwargs) -> Corpus:
 def from_landmarks(key: jax.Array, z: Sites, X, landmarks, **_) -> Sites:
     """Labels by the landmarks' words, and tokens in topics that start as one cluster's: topic ``t`` is of ``t mod K``.
 
-    Landmarks are few. From labels at random, clusters form among the other documents, and landmarks of several share
-    one: a mode that a chain does not leave.
+    A document begins in the cluster whose rivals' landmarks, together, explain its words least: a cluster's own are
+    few, and their words are noise (complement naive Bayes; Rennie and others, 2003). From labels at random, clusters
+    form among the other documents, and landmarks of several share one: a mode that a chain does not leave.
     """
     corpus, (K, T), dtype = tokens_of(X), z["mu"].shape, z["mu"].dtype
     y = z["y"]
@@ -239,15 +238,20 @@ def from_landmarks(key: jax.Array, z: Sites, X, landmarks, **_) -> Sites:
         known = jnp.asarray(landmarks)
         label = known[corpus.documents]
         counts = jnp.zeros((K, corpus.num_words), dtype).at[jnp.maximum(label, 0), corpus.words].add(label >= 0)
-        logs = jnp.log(counts + SMOOTHING) - jnp.log(jnp.sum(counts + SMOOTHING, axis=1, keepdims=True))
-        zeros = jnp.zeros(corpus.num_documents, dtype)
-        scores = lax.map(lambda row: zeros.at[corpus.documents].add(row[corpus.words]), logs)
-        nearest = jnp.where(jnp.any(known >= 0), jnp.argmax(scores, axis=0), y)
+        others = jnp.sum(counts, axis=0) - counts + SMOOTHING
+        logs = jnp.log(others) - jnp.log(jnp.sum(others, axis=1, keepdims=True))
+        nearest = jnp.where(jnp.any(known >= 0), jnp.argmin(_sums(corpus, logs), axis=0), y)
         y = jnp.where(known >= 0, known, nearest).astype(y.dtype)
     own = jnp.maximum((T - y + K - 1) // K, 1)  # topics of the document's cluster
     u = random.uniform(key, z["z"].shape, dtype)
     topic = y[corpus.documents] + K * jnp.floor(u * own[corpus.documents]).astype(y.dtype)
     return {"y": y, "z": (topic % T).astype(z["z"].dtype)}
+
+
+def _sums(corpus: Corpus, rows: jax.Array) -> jax.Array:
+    """(K, D) sums over documents' tokens of what ``rows`` (K, V) give their words."""
+    zeros = jnp.zeros(corpus.num_documents, rows.dtype)
+    return lax.map(lambda row: zeros.at[corpus.documents].add(row[corpus.words]), rows)
 
 
 def num_clusters_used(z: Sites) -> jax.Array:
