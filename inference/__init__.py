@@ -14,7 +14,7 @@ from .gaussian_clusters import CollapsedSlice, CollapsedSweep
 from .ibp import ibp_collapsed, ibp_slice
 from .isvm import isvm_collapsed, isvm_predict, isvm_slice
 from .kernel import KernelState, MoveKernel
-from .limits import EMSVC, EMSVR, M2DPM, DPMeans, MaxMarginDPMeans, em_step
+from .limits import EMSVC, EMSVR, M2DPM, DPMeans, MaxMarginDPMeans, MaxMarginTopicMeans, MedLDAMeans, em_step
 from .margin_weights import MarginWeights
 from .mean_field import ILSVM, MTILSVM, InfiniteSVM, MedLDA
 from .medlda import (
@@ -71,7 +71,9 @@ __all__ = [
     "MarginWeights",
     "MaxHinge",
     "MaxMarginDPMeans",
+    "MaxMarginTopicMeans",
     "MedLDA",
+    "MedLDAMeans",
     "Mixture",
     "Move",
     "MoveKernel",

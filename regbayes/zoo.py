@@ -178,6 +178,7 @@ ENTRIES: dict[str, Entry] = {
         program=models.mmctm,
         example=_clustered_documents,
         kernels={"collapsed": inference.mmctm_collapsed},
+        limit=inference.MaxMarginTopicMeans,
     ),
     "medlda": Entry(
         title="max-margin supervised topic model, classes",
@@ -185,6 +186,7 @@ ENTRIES: dict[str, Entry] = {
         program=models.medlda,
         example=_labelled_documents,
         kernels={"collapsed": inference.medlda_collapsed},
+        limit=inference.MedLDAMeans,
         learner=inference.MedLDA,
     ),
     "medlda-regression": Entry(
@@ -193,6 +195,7 @@ ENTRIES: dict[str, Entry] = {
         program=models.medlda_regression,
         example=_rated_documents,
         kernels={"collapsed": inference.medlda_regression_collapsed},
+        limit=inference.MedLDAMeans,
         learner=inference.MedLDA,
     ),
 }

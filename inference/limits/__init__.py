@@ -4,5 +4,15 @@ from .dp_means import DPMeans
 from .m2dpm import M2DPM
 from .max_margin_dp_means import MaxMarginDPMeans
 from .svm import EMSVC, EMSVR, em_step
+from .topics import MaxMarginTopicMeans, MedLDAMeans
 
-__all__ = ["EMSVC", "EMSVR", "M2DPM", "DPMeans", "MaxMarginDPMeans", "em_step"]
+__all__ = [
+    "EMSVC",
+    "EMSVR",
+    "M2DPM",
+    "DPMeans",
+    "MaxMarginDPMeans",
+    "MaxMarginTopicMeans",
+    "MedLDAMeans",
+    "em_step",
+]

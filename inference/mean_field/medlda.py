@@ -45,7 +45,67 @@ def top_words(topics, vocabulary, n: int) -> list[list]:
     return [[vocabulary[w] for w in np.argsort(-topic, kind="stable")[:n]] for topic in topics]
 
 
-class MedLDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class SupervisedTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """What estimators share that predict from shares of topics: ``task``, ``transform``, ``coef_``, ``components_``."""
+
+    task: str
+    ell: float
+    epsilon: float
+    coef_: Array
+    components_: Array
+    classes_: Array
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.positive_only = True
+        tags.target_tags.required = True
+        # Lengths of documents tell nothing: two columns are one feature.
+        if self.task == "regression":
+            tags.estimator_type, tags.regressor_tags = "regressor", RegressorTags(poor_score=True)
+        else:
+            tags.estimator_type, tags.classifier_tags = "classifier", ClassifierTags(poor_score=True)
+        return tags
+
+    @available_if(lambda self: self.task != "regression")
+    def decision_function(self, X):
+        """Scores of a classification: (n,), positive for ``classes_[1]``, for two classes; (n, L) for more."""
+        scores = self.transform(X) @ self.coef_.T
+        return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
+
+    def predict(self, X):
+        """Labels or responses (n,)."""
+        check_is_fitted(self)
+        if self.task == "regression":
+            return self.transform(X) @ self.coef_
+        scores = self.decision_function(X)
+        return self.classes_[(scores > 0).astype(int) if scores.ndim == 1 else np.argmax(scores, axis=1)]
+
+    def score(self, X, y):
+        """The share of labels that are right, or the coefficient of determination of responses."""
+        return (r2_score if self.task == "regression" else accuracy_score)(y, self.predict(X))
+
+    def top_words(self, vocabulary, n=10):
+        """The ``n`` likeliest words of each topic, from ``vocabulary`` (V,)."""
+        check_is_fitted(self)
+        return top_words(self.components_, vocabulary, n)
+
+    def _margin(self, X, y) -> tuple[scipy.sparse.csr_matrix, Classes | Responses]:
+        """The documents, and the loss of their labels or responses."""
+        if self.task not in ("classification", "regression"):
+            raise ValueError(f"task={self.task!r}: task must be 'classification' or 'regression'.")
+        X, y = check_documents(self, X, y, y_numeric=self.task == "regression")
+        if self.task == "regression":
+            return X, Responses(np.asarray(y, float), float(self.epsilon))
+        check_classification_targets(y)
+        encoder = LabelEncoder().fit(y)
+        self.classes_ = encoder.classes_
+        if len(self.classes_) < 2:
+            raise ValueError(f"y has one class, {self.classes_.tolist()[0]!r}: pass at least two classes.")
+        return X, Classes(encoder.transform(y), float(self.ell), len(self.classes_))
+
+
+class MedLDA(SupervisedTopics):
     """Topics that tell classes apart, or predict a response: a maximum-margin supervised topic model, by mean field.
 
     Latent Dirichlet allocation and a linear machine on documents' shares of topics, found together: the minimum of
@@ -112,31 +172,10 @@ class MedLDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self.dual_tol = dual_tol
         self.random_state = random_state
 
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.input_tags.positive_only = True
-        tags.target_tags.required = True
-        # Lengths of documents tell nothing: two columns are one feature.
-        if self.task == "regression":
-            tags.estimator_type, tags.regressor_tags = "regressor", RegressorTags(poor_score=True)
-        else:
-            tags.estimator_type, tags.classifier_tags = "classifier", ClassifierTags(poor_score=True)
-        return tags
-
     def fit(self, X, y):
         """Fit to counts ``X`` (D, V) and labels or responses ``y`` (D,)."""
         self._check()
-        X, y = check_documents(self, X, y, y_numeric=self.task == "regression")
-        if self.task == "regression":
-            margin = Responses(np.asarray(y, float), float(self.epsilon))
-        else:
-            check_classification_targets(y)
-            encoder = LabelEncoder().fit(y)
-            self.classes_ = encoder.classes_
-            if len(self.classes_) < 2:
-                raise ValueError(f"y has one class, {self.classes_.tolist()[0]!r}: pass at least two classes.")
-            margin = Classes(encoder.transform(y), float(self.ell), len(self.classes_))
+        X, margin = self._margin(X, y)
         T, (_, V) = self.num_topics, X.shape
         noise = check_random_state(self.random_state).gamma(100.0, 0.01, size=(T, V))
         fit = Descent(
@@ -167,32 +206,7 @@ class MedLDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         (X,) = check_documents(self, X, reset=False)
         return infer(X, self._topics, self.alpha / self.num_topics)
 
-    @available_if(lambda self: self.task != "regression")
-    def decision_function(self, X):
-        """Scores of a classification: (n,), positive for ``classes_[1]``, for two classes; (n, L) for more."""
-        scores = self.transform(X) @ self.coef_.T
-        return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
-
-    def predict(self, X):
-        """Labels or responses (n,)."""
-        check_is_fitted(self)
-        if self.task == "regression":
-            return self.transform(X) @ self.coef_
-        scores = self.decision_function(X)
-        return self.classes_[(scores > 0).astype(int) if scores.ndim == 1 else np.argmax(scores, axis=1)]
-
-    def score(self, X, y):
-        """The share of labels that are right, or the coefficient of determination of responses."""
-        return (r2_score if self.task == "regression" else accuracy_score)(y, self.predict(X))
-
-    def top_words(self, vocabulary, n=10):
-        """The ``n`` likeliest words of each topic, from ``vocabulary`` (V,)."""
-        check_is_fitted(self)
-        return top_words(self.components_, vocabulary, n)
-
     def _check(self) -> None:
-        if self.task not in ("classification", "regression"):
-            raise ValueError(f"task={self.task!r}: task must be 'classification' or 'regression'.")
         for name in ("C", "ell", "prior_scale", "alpha", "beta", "dual_tol"):
             check_number(name, getattr(self, name), lambda value: value > 0, "a positive number")
         for name in ("num_topics", "max_iter"):
