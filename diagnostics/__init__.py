@@ -3,7 +3,7 @@
 from .arviz import to_datatree
 from .conformance import Report, conformance
 from .partitions import PointEstimate, coclustering, num_clusters, point_estimate
-from .plots import plot_decision, plot_posterior, plot_trace
+from .plots import plot_decision, plot_posterior, plot_regbayes, plot_trace
 from .summary import summary
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "num_clusters",
     "plot_decision",
     "plot_posterior",
+    "plot_regbayes",
     "plot_trace",
     "point_estimate",
     "summary",

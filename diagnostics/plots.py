@@ -14,6 +14,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 from scipy.stats import binom, gaussian_kde, rankdata
 
+from ..inference import RegBayesResult
 from .summary import TAILS, scalars
 
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442")
@@ -162,6 +163,46 @@ def plot_decision(
     return ax
 
 
+def plot_regbayes(result: RegBayesResult) -> Figure:
+    """What each constraint of a :class:`.RegBayes` posterior does: its tilt ``phi`` and what is left of its slack.
+
+    A constraint that does not bind has ``phi = 0`` and no slack; one that pays has both. Bars are two Monte Carlo
+    standard errors of the expectation.
+
+    :param result: of ``RegBayes.run``.
+    :return: the figure, one row of two panels per constraint.
+
+    **Example**
+
+    >>> import numpyro
+    >>> import numpyro.distributions as dist
+    >>> from jax import random
+    >>> from regbayes.diagnostics import plot_regbayes
+    >>> from regbayes.inference import GaussianInference, Hinge, RegBayes
+    >>> def model():
+    ...     numpyro.sample("mu", dist.Normal(0.0, 1.0).expand([3]).to_event(1))
+    >>> margin = Hinge(lambda sites: 1 - sites["mu"], C=0.5, name="margin")
+    >>> figure = plot_regbayes(RegBayes(model, margin, GaussianInference()).run(random.key(0)))
+    >>> [axes.get_ylabel() for axes in figure.axes]
+    ['$\\phi$', 'slack']
+    """
+    names = [str(name) for name in result.phi.data_vars]
+    figure, axes = plt.subplots(
+        len(names), 2, figsize=(10, 0.8 + 2.4 * len(names)), squeeze=False, layout="constrained"
+    )
+    for (phi_ax, slack_ax), name in zip(axes, names, strict=True):
+        errors = result.errors[name]
+        if errors.ndim > result.slacks[name].ndim:  # the slack of a row is that of its largest entry
+            errors = errors.max(errors.dims[-1])
+        _draw_entries(phi_ax, result.phi[name], None, _colour(0))
+        _draw_entries(slack_ax, result.slacks[name], 2 * errors.values.ravel(), _colour(5))
+        phi_ax.set(ylabel=r"$\phi$", title=name)
+        slack_ax.set(ylabel="slack", title=name)
+    noise = f" ± {result.gap_error:.1g}" if result.gap_error else ""
+    figure.suptitle(f"duality gap {result.gap:.2g}{noise} nats", fontsize="medium")
+    return figure
+
+
 def _panels(dt: xr.DataTree, var_names: str | Sequence[str] | None) -> dict[str, np.ndarray]:
     draws = scalars(dt, var_names)
     if len(draws) > MOST_PANELS:
@@ -219,6 +260,24 @@ def _draw_density(ax: Axes, label: str, values: np.ndarray) -> None:
     ax.plot([low, high], [height, height], color="0.2", linewidth=3, solid_capstyle="butt", label="90 % interval")
     ax.plot(pooled.mean(), height, "o", color="white", markeredgecolor="0.2", markersize=7, label="mean")
     ax.xaxis.set_major_locator(MaxNLocator(nbins=5))
+
+
+def _draw_entries(ax: Axes, values: xr.DataArray, errors: np.ndarray | None, colour: str) -> None:
+    """A stem per entry, by its coordinates where they are few, by its number where there are many."""
+    height = values.values.ravel()
+    place = np.arange(len(height))
+    many = len(height) > 30
+    ax.axhline(0, color="0.6", linewidth=0.8)
+    ax.vlines(place, 0, height, color=colour, linewidth=0.6 if many else 1.4)
+    ax.errorbar(place, height, errors, fmt="o", color=colour, ecolor="0.3", elinewidth=0.8, markersize=3 if many else 5)
+    if values.ndim == 1 and not many:
+        ax.set_xticks(place, [str(label) for label in values[values.dims[0]].values])
+    elif values.ndim == 0:
+        ax.set_xticks([])
+    else:
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    ax.set_xlabel(", ".join(map(str, values.dims)))
+    ax.set_xlim(-0.7, len(height) - 0.3)
 
 
 def _check_plane(X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:

@@ -13,7 +13,7 @@ from jax import random
 from jax.flatten_util import ravel_pytree
 from numpyro.distributions import biject_to
 from numpyro.distributions.constraints import real
-from numpyro.handlers import seed, substitute, trace
+from numpyro.handlers import block, seed, substitute, trace
 from numpyro.infer.gibbs import latent_sample_sites, prototype_trace
 from numpyro.infer.util import log_density
 
@@ -140,7 +140,9 @@ class Tilted:
     def program(self, phi: jax.Array, theta: Sites | None = None) -> Any:
         """The tilted program, as a program without data."""
         tilted = tilt(self.model, self.constraints, self.phi(phi))
-        return substitute(tilted, data=theta or {})(*self.args, **self.kwargs)
+        if theta:  # hidden, for kernels hold on to the values of parameters that they see first
+            tilted = block(substitute(tilted, data=theta), hide=list(theta))
+        return tilted(*self.args, **self.kwargs)
 
     def log_density(self, z: Sites, theta: Sites) -> jax.Array:
         """Of the program, not tilted."""

@@ -243,7 +243,8 @@ def ascend(
         d = aim - mu
         rise = float(b @ d - (aim @ H @ aim - mu @ H @ mu) / 2) - stack.conjugate(aim) + stack.conjugate(mu)
         enough = tol * max(1.0, stack.soft_value(found.mean))
-        near = near + 1 if gap <= enough + 2 * error and max(rise, gain) <= enough and not missed else 0
+        small = rise <= enough and gain <= tol / 10  # EM's steps shrink slowly: the last is far less than what is left
+        near = near + 1 if gap <= enough + 2 * error and small and not missed else 0
         converged = near >= (1 if exact else 2)
         if converged or k == max_steps - 1:
             break
