@@ -484,8 +484,8 @@ class MaxMarginTopicMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         for name in ("alpha_0", "alpha_1"):
             check_number(name, getattr(self, name), lambda value: value > 0, "a positive number")
         (X,) = check_documents(self, X)
-        known, K = check_landmarks(landmarks, X.shape[0], self.num_clusters)
-        known = np.full(X.shape[0], -1) if known is None else np.asarray(known, np.int64)
+        given, K = check_landmarks(landmarks, X.shape[0], self.num_clusters)
+        known = np.full(X.shape[0], -1) if given is None else np.asarray(given, np.int64)
         T = self.num_topics
         phi, theta = start_of(self, X, Responses(np.zeros(X.shape[0]), 0.0))  # no margin
         margin = Classes(first_labels(theta, known, K), float(self.ell), K)

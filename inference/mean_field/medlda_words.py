@@ -150,7 +150,7 @@ def _documents(
             passes = 1
             while J > 1 and passes < PASSES:
                 _margins(rows, shifts[d], o, S, N, margins)
-                up = np.argmax(margins)
+                up = int(np.argmax(margins))
                 gap, most, down = 0.0, 0.0, up
                 for j in range(J):
                     part = w[j] * (margins[up] - margins[j])
