@@ -12,9 +12,21 @@ from .expectations import Enumeration, GaussianInference, Sampling, Variational
 from .fits import fit_classes, fit_rows
 from .gaussian_clusters import CollapsedSlice, CollapsedSweep
 from .ibp import ibp_collapsed, ibp_slice
+from .ilsvm import ilsvm_collapsed, ilsvm_predict, ilsvm_slice
 from .isvm import isvm_collapsed, isvm_predict, isvm_slice
 from .kernel import KernelState, MoveKernel
-from .limits import EMSVC, EMSVR, M2DPM, DPMeans, MaxMarginDPMeans, MaxMarginTopicMeans, MedLDAMeans, em_step
+from .limits import (
+    EMSVC,
+    EMSVR,
+    M2DPM,
+    DPMeans,
+    LatentFeatureMeans,
+    MaxMarginDPMeans,
+    MaxMarginFeatureMeans,
+    MaxMarginTopicMeans,
+    MedLDAMeans,
+    em_step,
+)
 from .margin_weights import MarginWeights
 from .mean_field import ILSVM, MTILSVM, InfiniteSVM, MedLDA
 from .medlda import (
@@ -27,6 +39,7 @@ from .medlda import (
 from .mixtures import Mixture, Part, SliceAssignment, Sweep
 from .mmctm import mmctm_collapsed, mmctm_predict
 from .moves import Augmented, CommonShift, Conditional, Move
+from .mt_ilsvm import mt_ilsvm_collapsed, mt_ilsvm_predict
 from .multiclass_svm import multiclass_svm_augmentation, multiclass_svm_slice
 from .predictions import Prediction
 from .regbayes import RegBayes, RegBayesResult
@@ -57,20 +70,22 @@ __all__ = [
     "Constraint",
     "DPMeans",
     "EllipticalSlice",
-    "FeatureSweep",
     "Enumeration",
     "EpsilonInsensitive",
     "Equality",
+    "FeatureSweep",
     "GaussianInference",
     "Hinge",
     "Inequality",
     "Infeasible",
     "InfiniteSVM",
     "KernelState",
+    "LatentFeatureMeans",
     "Margin",
     "MarginWeights",
     "MaxHinge",
     "MaxMarginDPMeans",
+    "MaxMarginFeatureMeans",
     "MaxMarginTopicMeans",
     "MedLDA",
     "MedLDAMeans",
@@ -109,6 +124,9 @@ __all__ = [
     "fit_rows",
     "ibp_collapsed",
     "ibp_slice",
+    "ilsvm_collapsed",
+    "ilsvm_predict",
+    "ilsvm_slice",
     "isvm_collapsed",
     "isvm_predict",
     "isvm_slice",
@@ -120,6 +138,8 @@ __all__ = [
     "medlda_transform",
     "mmctm_collapsed",
     "mmctm_predict",
+    "mt_ilsvm_collapsed",
+    "mt_ilsvm_predict",
     "multiclass_svm_augmentation",
     "multiclass_svm_slice",
     "save_state",

@@ -8,9 +8,11 @@ from .dpmmgm import dpmmgm
 from .dpmnl import dpmnl
 from .factors import augment, epsilon_insensitive, hinge, multiclass_hinge, temper
 from .ibp import ibp
+from .ilsvm import ilsvm
 from .isvm import isvm
 from .medlda import medlda, medlda_regression
 from .mmctm import mmctm
+from .mt_ilsvm import mt_ilsvm
 from .multiclass_svm import multiclass_svm
 from .normal_wishart import GaussianClusters, NormalWishart, NormalWishartLaw, TruncatedPoisson
 from .svm import svm
@@ -40,10 +42,12 @@ __all__ = [
     "epsilon_insensitive",
     "hinge",
     "ibp",
+    "ilsvm",
     "isvm",
     "medlda",
     "medlda_regression",
     "mmctm",
+    "mt_ilsvm",
     "multiclass_hinge",
     "multiclass_svm",
     "svm",
