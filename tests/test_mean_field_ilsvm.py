@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy.special import betaln, digamma, xlogy
+from scipy.special import betaln, digamma, logit, xlogy
 from scipy.stats import beta as beta_law
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV
@@ -72,9 +72,8 @@ def factors_by_definition(fit, T):
 def classes_by_definition(fit, model, X, y):
     """Crammer and Singer's loss of expected scores; of two classes the hinge of one vector."""
     weights = model.prior_scale * fit.classifiers.weights * (0.5**0.5 if len(set(y)) == 2 else 1.0)
-    u = np.column_stack([fit.q.psi[: len(X)], X, np.ones(len(X))]) if model.extra_features else np.column_stack(
-        [fit.q.psi[: len(X)], np.ones(len(X))]
-    )  # fmt: skip
+    constant = np.full((len(X), 1), model.intercept_scaling)
+    u = np.column_stack([fit.q.psi[: len(X)]] + [X] * model.extra_features + [constant])
     labels = np.unique(y)
     index = np.searchsorted(labels, y)
     if len(labels) == 2:
@@ -91,7 +90,7 @@ def classes_by_definition(fit, model, X, y):
 def tasks_by_definition(fit, model, X, targets):
     """``targets`` has (row, task, target) for each."""
     eta = model.prior_scale * fit.classifiers.weights
-    u = [X @ fit.q.psi] + [X] * model.extra_features + [np.ones((len(X), 1))]
+    u = [X @ fit.q.psi] + [X] * model.extra_features + [np.full((len(X), 1), model.intercept_scaling)]
     f = np.column_stack(u) @ eta.T
     if model.loss == "hinge":
         loss = sum(max(0.0, model.ell - t * f[row, task]) for row, task, t in targets)
@@ -107,7 +106,14 @@ def assert_never_rises(seen):
     assert np.all(np.diff(traced) <= 1e-9 * np.abs(traced[:-1]))
 
 
-COMMON = {"truncation": 4, "noise_scale": 0.5, "prior_scale": 0.8, "concentration": 1.5, "max_iter": 30}
+COMMON = {
+    "truncation": 4,
+    "noise_scale": 0.5,
+    "prior_scale": 0.8,
+    "concentration": 1.5,
+    "max_iter": 30,
+    "intercept_scaling": 2.0,
+}
 CLASS_CASES = {
     "two classes": (2, {}),
     "three classes": (3, {"init": "random"}),
@@ -188,7 +194,7 @@ def stationary(fit, lagrangian, at):
             factors = equations.Factors(psi, gamma, laws, loadings, jnp.exp(log_variance))
             return equations.factor_objective(factors, fit.T, fit.scales) + lagrangian(psi, weights)
 
-        theta = np.log(q.psi) - np.log1p(-q.psi)
+        theta = logit(np.clip(q.psi, 1e-15, 1 - 1e-15))
         start = (theta, q.gamma, np.log(np.maximum(q.aux, 1e-300)), q.loadings, np.log(q.variance), at)
         blocks = [jnp.asarray(np.array(block)) for block in start]
         value, gradients = jax.value_and_grad(objective, argnums=tuple(range(6)))(*blocks)
@@ -198,6 +204,37 @@ def stationary(fit, lagrangian, at):
 
 
 CONVERGED = {"tol": 1e-12, "dual_tol": 1e-11, "max_iter": 2000, "random_state": 0, "truncation": 3}
+
+
+@pytest.mark.parametrize("num_classes", [2, 3])
+def test_the_gradient_vanishes_at_a_fixed_point(num_classes):
+    X, y = features_data(30, num_classes)
+    _, seen = fit(ILSVM(C=1.0, noise_scale=1.0, **CONVERGED), X, y)
+    descent = seen[-1][1]
+    margin, alpha = descent.margin, descent.margin.multipliers
+
+    def lagrangian(psi, weights):
+        """The maximum over labels as ``sum_y omega_y a(y)``: features and classifiers share their multipliers."""
+        scores = margin.scale * jnp.concatenate([psi, jnp.asarray(margin.inputs)], axis=1) @ weights.T
+        return jnp.sum(weights**2) / 2 - jnp.sum(alpha * (scores + margin.b))
+
+    stationary(descent, lagrangian, descent.classifiers.weights)
+
+
+@pytest.mark.parametrize("loss", ["hinge", "epsilon-insensitive"])
+def test_the_gradient_of_tasks_vanishes_at_a_fixed_point(loss):
+    X, Y = tasks_data(60, loss)
+    _, seen = fit(MTILSVM(loss=loss, C=1.0, noise_scale=1.0, prior_scale=0.5, **CONVERGED), X, Y)
+    descent = seen[-1][1]
+    margin, cells, beta = descent.margin, descent.margin.cells, descent.classifiers.dual
+    assert np.all((cells.low <= beta) & (beta <= cells.high))
+
+    def lagrangian(psi, weights):
+        scores = margin.scale * jnp.concatenate([X @ psi, jnp.asarray(margin.inputs)], axis=1) @ weights.T
+        miss = cells.target - scores[cells.row, cells.task]
+        return jnp.sum(weights**2) / 2 + jnp.sum(beta * miss) - cells.epsilon * np.sum(np.abs(beta))
+
+    stationary(descent, lagrangian, descent.classifiers.weights)
 
 
 # ----- The parts
@@ -386,6 +423,18 @@ def test_no_array_is_quadratic_in_the_data():
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert peak < 1000 * n  # an n x n array has 8 n^2 bytes, 32 times as much
+
+
+def test_the_intercept_is_as_free_as_its_scaling():
+    X, Y = tasks_data(40, "epsilon-insensitive")
+    Y += [5.0, -5.0, 0.0, 0.0]
+    near, free = (
+        MTILSVM(4, "epsilon-insensitive", prior_scale=0.1, intercept_scaling=s, random_state=0).fit(X, Y)
+        for s in (1.0, 100.0)
+    )
+    assert free.intercept_[:2] == pytest.approx([5, -5], abs=0.7)
+    assert np.all(np.abs(near.intercept_[:2]) < 4.0)
+    assert free.score(X, Y) > near.score(X, Y)
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

@@ -15,7 +15,7 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..limits.svm import check_number
-from .ilsvm_descent import ClassMargin, Descent, Margin, TaskMargin, start_factors
+from .ilsvm_descent import ClassMargin, Descent, TaskMargin, start_factors
 from .ilsvm_duals import Cells
 from .ilsvm_equations import Matrix, Scales, feature_logits, sweep_features
 
@@ -50,7 +50,8 @@ class ILSVM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, 
     :param prior_scale: prior standard deviation of the classifiers' weights.
     :param ell: the margin.
     :param extra_features: let the classifiers see the inputs beside the features.
-    :param fit_intercept: append a constant 1 to the classifiers' input, with the prior of the other weights.
+    :param fit_intercept: append a constant to the classifiers' input, with the prior of the other weights.
+    :param intercept_scaling: the constant; a large one leaves the intercept free.
     :param coupled: False for the decoupled baseline, IBP+SVM: features of the inputs alone, then one classifier.
     :param estimate_scales: update ``noise_scale`` and ``feature_scale`` too.
     :param init: "svd", loadings from the inputs' singular vectors; or "random", features around a half.
@@ -85,6 +86,7 @@ class ILSVM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, 
         ell=1.0,
         extra_features=False,
         fit_intercept=True,
+        intercept_scaling=1.0,
         coupled=True,
         estimate_scales=False,
         init="svd",
@@ -102,6 +104,7 @@ class ILSVM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, 
         self.ell = ell
         self.extra_features = extra_features
         self.fit_intercept = fit_intercept
+        self.intercept_scaling = intercept_scaling
         self.coupled = coupled
         self.estimate_scales = estimate_scales
         self.init = init
@@ -133,7 +136,7 @@ class ILSVM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, 
         self._weights = self._scale * fit.classifiers.weights
         eta = self._weights[[1]] - self._weights[[0]] if L == 2 else self._weights
         self.coef_ = eta[:, :-1] if self.fit_intercept else eta
-        self.intercept_ = eta[:, -1] if self.fit_intercept else np.zeros(len(eta))
+        self.intercept_ = self.intercept_scaling * eta[:, -1] if self.fit_intercept else np.zeros(len(eta))
         self._q, self._scales = fit.q, fit.scales
         self._n_features_out = self.truncation
         if X_unlabelled is not None:
@@ -198,7 +201,8 @@ class MTILSVM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     :param ell: the margin of the hinge.
     :param epsilon: the error that costs nothing.
     :param extra_features: let the tasks see the inputs beside the features.
-    :param fit_intercept: append a constant 1 to the tasks' input, with the prior of the other weights.
+    :param fit_intercept: append a constant to the tasks' input, with the prior of the other weights.
+    :param intercept_scaling: the constant; a large one leaves the intercepts free.
     :param coupled: False for the decoupled baseline, MT-IBP+SVM: a projection by the inputs alone, then the tasks.
     :param estimate_scales: update ``noise_scale`` and ``feature_scale`` too.
     :param init: "random", projections around a half; or "svd", loadings from the inputs' singular vectors.
@@ -239,6 +243,7 @@ class MTILSVM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         epsilon=0.1,
         extra_features=False,
         fit_intercept=True,
+        intercept_scaling=1.0,
         coupled=True,
         estimate_scales=False,
         init="random",
@@ -258,6 +263,7 @@ class MTILSVM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self.epsilon = epsilon
         self.extra_features = extra_features
         self.fit_intercept = fit_intercept
+        self.intercept_scaling = intercept_scaling
         self.coupled = coupled
         self.estimate_scales = estimate_scales
         self.init = init
@@ -313,7 +319,7 @@ class MTILSVM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         eta = self.prior_scale * fit.classifiers.weights
         self.projection_, self.task_weights_ = fit.q.psi, eta[:, :K]
         self.coef_ = eta[:, :K] @ fit.q.psi.T + (eta[:, K : K + d] if self.extra_features else 0.0)
-        self.intercept_ = constant + (eta[:, -1] if self.fit_intercept else 0.0)
+        self.intercept_ = constant + (self.intercept_scaling * eta[:, -1] if self.fit_intercept else 0.0)
         self._n_features_out = K
         return self
 
@@ -408,7 +414,7 @@ class MTILSVM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
 
 def _check(estimator: Any) -> None:
-    for name in ("C", "concentration", "feature_scale", "prior_scale", "ell", "dual_tol"):
+    for name in ("C", "concentration", "feature_scale", "prior_scale", "ell", "intercept_scaling", "dual_tol"):
         check_number(name, getattr(estimator, name), lambda value: value > 0, "a positive number")
     for name in ("truncation", "max_iter"):
         check_number(name, getattr(estimator, name), lambda value: value >= 1, "an integer of at least 1", Integral)
@@ -421,11 +427,12 @@ def _check(estimator: Any) -> None:
 
 def _beside(estimator: Any, X: Array) -> Array:
     """(n, e) what the classifiers see beside the features."""
-    parts = [X] * bool(estimator.extra_features) + [np.ones((len(X), 1))] * bool(estimator.fit_intercept)
+    constant = np.full((len(X), 1), float(estimator.intercept_scaling))
+    parts = [X] * bool(estimator.extra_features) + [constant] * bool(estimator.fit_intercept)
     return np.column_stack(parts) if parts else np.zeros((len(X), 0))
 
 
-def _descend(estimator: Any, X: Array, T: Matrix, margin: Margin, num_data: int) -> Descent:
+def _descend(estimator: Any, X: Array, T: Matrix, margin: ClassMargin | TaskMargin, num_data: int) -> Descent:
     """A descent from the estimator's start, and the attributes that both models have."""
     noise = estimator.noise_scale
     if noise is None:

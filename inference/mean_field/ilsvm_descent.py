@@ -1,21 +1,31 @@
 """The descent of infinite latent SVMs: the updates of :mod:`.ilsvm_equations` and the classifiers' duals, in turn.
 
-**Features and classifiers move together.** With the classifiers solved for, ``J(psi) = min_mu J(psi, mu)`` has by
-Danskin's theorem the derivative of the Lagrangian at the multipliers ``omega`` of the dual, in which the margin is
-linear in ``psi``. Equations (27, 33) minimise that Lagrangian, so they point downhill; but a whole step may go too far,
-as ``omega`` changes on the way. Hence the step is halved until ``J``, with the classifiers solved for again, has
-fallen. Moving ``psi`` and ``mu`` in turn instead would stop wherever data lie exactly on the margin.
+**Features and classifiers move together.** Moving ``psi`` and ``mu`` in turn would stop wherever data lie exactly on
+the margin, where neither can move alone. At fixed multipliers ``omega`` the margin is linear in ``psi``; equations (27,
+33) minimise the Lagrangian then, and a whole step may raise ``J``, as ``omega`` changes on the way.
+
+- **Tasks.** With the classifiers solved for, ``J(psi) = min_mu J(psi, mu)`` has by Danskin's theorem the derivative of
+  that Lagrangian, so (27) points downhill: the step is halved until ``J``, with the classifiers solved for again, has
+  fallen.
+- **Classes.** Each datum has features of its own, which come to rest on the margin: then ``omega`` is not unique and
+  ``J(psi)`` has kinks. Both move towards the minimum of ``J`` with scores linear in ``psi`` and ``mu`` (a proximal-
+  linear step [1]), which is a dual again (:func:`.respond`), with multipliers that suit both.
+
+References:
+
+1. *Proximal methods for composite minimization*, A. S. Lewis and S. J. Wright, Mathematical Programming (2016)
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse
+import scipy.special
 
 from ..duality.crammer_singer import solve
-from ..duality.problem import Problem
-from .ilsvm_duals import Cells, Machines, evaluate, solve_tasks
+from ..duality.problem import Problem, Solution
+from .ilsvm_duals import Cells, Machines, evaluate, respond, solve_tasks
 from .ilsvm_equations import (
     Factors,
     Matrix,
@@ -33,9 +43,10 @@ __all__ = ["ClassMargin", "Descent", "TaskMargin", "start_factors"]
 
 Array = np.ndarray
 
-SMALLEST_STEP = 1e-4
+SMALLEST_STEP, LONG_STEP = 1e-4, 0.2
 FINEST = 1e-12  # relative gap of a dual
-SPARED = 2e8  # multiplications that a dual may take, except the first 200 sweeps
+TINY, EPS = 1e-300, np.finfo(float).eps / 2
+SPARED = 5e7  # multiplications that a dual of tasks or of moves may take, except the first 200 sweeps
 
 
 class Classifiers(NamedTuple):
@@ -53,22 +64,6 @@ class Classifiers(NamedTuple):
         return max(self.primal - self.bound, 0.0) / self.primal if self.primal > 0 else 0.0
 
 
-class Margin(Protocol):
-    """The classifiers' part of ``J``."""
-
-    def start(self, psi: Array) -> Classifiers:
-        """Weights 0."""
-
-    def solve(self, psi: Array, near: Classifiers, tol: float) -> Classifiers:
-        """The classifiers of given features, from those of others."""
-
-    def pull(self, found: Classifiers, K: int) -> Array:
-        """(R, K) by which the margin raises ``theta``."""
-
-    def reorder(self, found: Classifiers, order: Array) -> Classifiers:
-        """The same for features in another order."""
-
-
 class ClassMargin:
     """One multi-class machine on the features of the labelled rows.
 
@@ -82,26 +77,58 @@ class ClassMargin:
     def __init__(self, y: Array, ell: Array, C: float, inputs: Array, scale: float):
         self.y, self.b, self.inputs, self.scale = y, np.ascontiguousarray(ell[y]), inputs, scale
         self.cost = np.full(len(y), C)
+        self.multipliers = np.zeros(self.b.shape)  # (n, L) alpha, of the last move
 
     def _problem(self, psi: Array) -> Problem:
         U = self.scale * np.column_stack([psi[: len(self.y)], self.inputs])
         return Problem(U, self.b, self.y, self.cost, False)
 
     def start(self, psi: Array) -> Classifiers:
+        """Weights 0."""
         problem = self._problem(psi)
-        found = problem.certify(np.zeros(self.b.shape), 0, 1.0)
-        return Classifiers(found.weights, found.alpha, found.primal, found.dual, np.inf)
+        return self._keep(problem.certify(np.zeros(self.b.shape), 0, 1.0), np.inf)
 
     def solve(self, psi: Array, near: Classifiers, tol: float) -> Classifiers:
+        """The classifiers of given features, from those of others."""
         problem = self._problem(psi)
-        found = solve(problem, problem.feasible(near.dual), tol)
+        return self._keep(solve(problem, problem.feasible(near.dual), tol), tol)
+
+    @staticmethod
+    def _keep(found: Solution, tol: float) -> Classifiers:
+        assert found.weights is not None
         return Classifiers(found.weights, found.alpha, found.primal, found.dual, tol)
 
-    def pull(self, found: Classifiers, K: int) -> Array:
-        return self.scale * found.dual @ found.weights[:, :K]
+    def move(
+        self, psi: Array, linear: Array, gram: Array, found: Classifiers, tol: float
+    ) -> Callable[[float], tuple[Array, Classifiers]]:
+        """``at(step)``: features and classifiers on the way to the minimum of the linearised problem.
 
-    def reorder(self, found: Classifiers, order: Array) -> Classifiers:
-        return found._replace(weights=_reordered(found.weights, order))
+        :param linear: (R, K), with ``gram`` the features' logits without a margin, see :func:`.feature_logits`.
+        """
+        n, K = len(self.y), psi.shape[1]
+        problem, logits = self._problem(psi), _logit(psi)
+        M = self.scale * found.weights[:, :K]
+        shift = linear - psi @ gram + psi * np.diagonal(gram) - logits
+        D = psi[:n] * (1 - psi[:n])
+        max_sweeps = _sweeps(len(M) * (problem.inputs.size + 2 * D.size))
+        alpha = respond(problem, M, D, shift[:n], problem.feasible(found.dual), tol * found.primal, max_sweeps)
+        turn, pull = alpha.T @ problem.inputs - found.weights, alpha @ M
+        shift[:n] += pull
+        linear[:n] += pull
+        self.multipliers = alpha
+
+        def at(step: float) -> tuple[Array, Classifiers]:
+            if step >= LONG_STEP:
+                moved = psi.copy()
+                sweep_features(moved, linear, gram, step=step)  # in turn it goes further
+            else:
+                moved = scipy.special.expit(logits + step * shift)  # all at once it surely goes down
+            weights = found.weights + step * turn
+            scores = self._problem(moved).inputs @ weights.T
+            loss = np.max(self.b + scores, axis=1) - scores[np.arange(n), self.y]
+            return moved, Classifiers(weights, alpha, np.sum(weights**2) / 2 + self.cost @ loss, -np.inf, np.inf)
+
+        return at
 
 
 class TaskMargin:
@@ -120,11 +147,13 @@ class TaskMargin:
         return self.scale * np.column_stack([self.X @ psi, self.inputs])
 
     def start(self, psi: Array) -> Classifiers:
+        """Weights 0."""
         return self._keep(evaluate(self.cells, self._rows(psi), np.zeros(len(self.cells.row))), np.inf)
 
     def solve(self, psi: Array, near: Classifiers, tol: float) -> Classifiers:
+        """The classifiers of given features, from those of others."""
         U = self._rows(psi)
-        max_sweeps = min(max(int(SPARED / max(len(self.cells.row) * U.shape[1], 1)), 200), 20_000)
+        max_sweeps = _sweeps(len(self.cells.row) * U.shape[1])
         return self._keep(solve_tasks(self.cells, U, near.dual, tol, max_sweeps), tol)
 
     @staticmethod
@@ -132,12 +161,19 @@ class TaskMargin:
         return Classifiers(found.weights, found.beta, found.primal, found.dual, tol)
 
     def pull(self, found: Classifiers, K: int) -> Array:
+        """(d, K) by which the margin raises ``theta``."""
         cells = self.cells
         beta = scipy.sparse.csr_array((found.dual, cells.row, cells.start), shape=(len(cells.start) - 1, len(self.X)))
         return self.scale * (beta @ self.X).T @ found.weights[:, :K]
 
-    def reorder(self, found: Classifiers, order: Array) -> Classifiers:
-        return found._replace(weights=_reordered(found.weights, order))
+
+def _sweeps(operations: int) -> int:
+    """How many sweeps of so many multiplications a dual may take."""
+    return min(max(int(SPARED / max(operations, 1)), 200), 20_000)
+
+
+def _logit(psi: Array) -> Array:
+    return scipy.special.logit(np.clip(psi, TINY, 1 - EPS))
 
 
 def _reordered(weights: Array, order: Array) -> Array:
@@ -163,7 +199,7 @@ class Descent:
         T: Matrix,
         q: Factors,
         scales: Scales,
-        margin: Margin,
+        margin: ClassMargin | TaskMargin,
         *,
         estimate_scales: bool = False,
         observe: Callable[[str, Any], None] | None = None,
@@ -209,10 +245,13 @@ class Descent:
         """The classifiers of the features as they are, unless they are known as well as asked."""
         if self.classifiers.tol <= tol:
             return
-        found = self.margin.solve(self.q.psi, self.classifiers, tol)
-        if found.primal < self.classifiers.primal:
+        before = self.classifiers
+        found = self.margin.solve(self.q.psi, before, tol)
+        if found.primal < before.primal:
             self.classifiers = found
             self._record("classifiers")
+        else:
+            self.classifiers = before._replace(bound=max(before.bound, found.bound), tol=tol)
 
     def _record(self, update: str) -> None:
         if update != "classifiers":
@@ -237,7 +276,7 @@ class Descent:
         self._record("scales")
 
     def _features(self, coupled: bool, precision: float) -> None:
-        """(27, 33) at the multipliers, with the classifiers; halved until ``J`` falls."""
+        """(27, 33), together with the classifiers; halved until ``J`` falls."""
         linear, gram = feature_logits(self.q, self.T, self.scales)
         if not coupled:
             psi = self.q.psi.copy()
@@ -246,25 +285,40 @@ class Descent:
             self.classifiers = self.margin.start(psi)
             self._record("features")
             return
-        pull = self.margin.pull(self.classifiers, gram.shape[0])
-        linear[: len(pull)] += pull
+        if isinstance(self.margin, TaskMargin):
+            linear += self.margin.pull(self.classifiers, gram.shape[0])
+            self._move_tasks(self.margin, linear, gram, precision)
+        else:
+            at = self.margin.move(self.q.psi, linear, gram, self.classifiers, precision)
+            while self.step >= SMALLEST_STEP:
+                if self._accept(*at(self.step)):
+                    return
+            self.step = SMALLEST_STEP
+
+    def _accept(self, psi: Array, found: Classifiers) -> bool:
+        """Take features with classifiers if ``J`` does not rise; else shorten the step."""
+        q = self.q._replace(psi=psi)
+        if float(factor_objective(q, self.T, self.scales)) + found.primal > self.objective:
+            self.step /= 2
+            return False
+        self.q, self.classifiers = q, found
+        self._record("features")
+        self.step = min(1.0, 2 * self.step)
+        return True
+
+    def _move_tasks(self, margin: TaskMargin, linear: Array, gram: Array, precision: float) -> None:
         near, finest = self.classifiers, max(FINEST, 1e-3 * precision)
         while self.step >= SMALLEST_STEP:
             psi = self.q.psi.copy()
             sweep_features(psi, linear, gram, step=self.step)  # as a whole downhill if short: not so a part of a sweep
-            q = self.q._replace(psi=psi)
-            factors = float(factor_objective(q, self.T, self.scales))
-            found, tol = self.margin.solve(psi, near, precision), precision
-            while factors + found.bound < self.objective < factors + found.primal and tol > finest:
-                tol /= 10  # the gap hides whether J falls
-                found = self.margin.solve(psi, found, tol)
-            if factors + found.primal <= self.objective:
-                self.q, self.classifiers = q, found
-                self._record("features")
-                self.step = min(1.0, 2 * self.step)
+            room = self.objective - float(factor_objective(self.q._replace(psi=psi), self.T, self.scales))
+            found, tol = margin.solve(psi, near, precision), precision
+            while found.bound < room < found.primal and tol > finest:  # the gap hides whether J falls
+                tol /= 10
+                found = margin.solve(psi, found, tol)
+            if self._accept(psi, found):
                 return
             near = found
-            self.step /= 2
         self.step = SMALLEST_STEP
 
     def _order(self) -> None:
@@ -277,5 +331,6 @@ class Descent:
         aux = update_aux(gamma)
         q = Factors(psi, gamma, aux, self.q.loadings[:, order], self.q.variance[order])
         if factor_objective(q, self.T, self.scales) < self.factors:
-            self.q, self.classifiers = q, self.margin.reorder(self.classifiers, order)
+            self.q = q
+            self.classifiers = self.classifiers._replace(weights=_reordered(self.classifiers.weights, order))
             self._record("order")

@@ -20,9 +20,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..duality.problem import compiled
+from ..duality.ascent import _shuffle, _visit
+from ..duality.problem import Problem, compiled
 
-__all__ = ["Cells", "Machines", "evaluate", "solve_tasks"]
+__all__ = ["Cells", "Machines", "evaluate", "respond", "solve_tasks"]
 
 Array = np.ndarray
 
@@ -88,6 +89,56 @@ def _dot(u, v):
     for j in range(len(u)):
         total += u[j] * v[j]
     return total
+
+
+def respond(problem: Problem, M: Array, D: Array, g: Array, alpha: Array, goal: float, max_sweeps: int) -> Array:
+    """A multi-class dual of rows that move: the minimum over weights ``W'`` and moves ``delta_i`` (K,) of
+
+        |W'|^2/2 + sum_i [C_i loss_i(W' u_i + M delta_i) + sum_k (delta_ik^2/(2 D_ik) - g_ik delta_ik)],
+
+    where ``delta_i = D_i (g_i + M' alpha_i)``, so that the scores are ``W' u_i + M D_i (g_i + M' alpha_i)``.
+
+    :param M: (L, K) weights of what moves.
+    :param D: (n, K) how easily it moves.
+    :param g: (n, K) where to.
+    :param alpha: (n, L) where to start.
+    :param goal: the gap to reach.
+    :return: ``alpha`` (n, L).
+    """
+    alpha = alpha.copy()
+    weights = alpha.T @ problem.inputs
+    norms = np.einsum("np,np->n", problem.inputs, problem.inputs) + D @ np.sum(M**2, axis=0)  # bounds the curvature
+    inputs, b, y, cost, _ = problem
+    _respond(inputs, b, y, cost, norms, M, D, g, alpha, weights, goal, max_sweeps)
+    return alpha
+
+
+@compiled
+def _respond(inputs, b, y, cost, norms, M, D, g, alpha, weights, goal, max_sweeps):
+    """Sweeps over the rows in random orders, see :func:`respond`; ``alpha`` and ``weights`` (L, p) in place."""
+    (n, L), K = alpha.shape, M.shape[1]
+    a, new, sorted_ = np.empty(L), np.empty(L), np.empty(L)
+    order, random, gap, sweeps = np.arange(n), np.uint64(1), np.inf, 0
+    while sweeps < max_sweeps and gap > goal:
+        random = _shuffle(order, random)
+        gap = 0.0
+        for i in order:
+            for c in range(L):
+                a[c] = b[i, c] + _dot(weights[c], inputs[i])
+            for k in range(K):
+                move = g[i, k]
+                for c in range(L):
+                    move += M[c, k] * alpha[i, c]
+                for c in range(L):
+                    a[c] += M[c, k] * D[i, k] * move
+            gap += _visit(a, norms[i], cost[i], y[i], alpha[i], sorted_, new)
+            for c in range(L):
+                delta = new[c] - alpha[i, c]
+                if delta != 0:
+                    alpha[i, c] = new[c]
+                    for j in range(inputs.shape[1]):
+                        weights[c, j] += delta * inputs[i, j]
+        sweeps += 1
 
 
 @compiled

@@ -87,7 +87,7 @@ class Matrix(NamedTuple):
     def of(cls, T: Array) -> "Matrix":
         """``T`` with at most ``R`` columns."""
         R, C = T.shape
-        return cls(np.linalg.qr(T.T, mode="r").T if C > R else T, C)
+        return cls(np.asarray(np.linalg.qr(T.T, mode="r")).T if C > R else T, C)
 
 
 # ----- The objective, for NumPy and, to be differentiated, for JAX

@@ -1,0 +1,238 @@
+"""The multi-task experiments of *Bayesian inference with posterior regularization and applications to infinite latent
+SVMs* (J. Zhu, N. Chen and E. P. Xing, JMLR 2014)."""
+
+import json
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed
+from sklearn.base import BaseEstimator, clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import Ridge
+from sklearn.metrics import f1_score, r2_score
+from sklearn.model_selection import KFold, ParameterGrid
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVR, LinearSVC
+
+from .. import datasets
+from ..inference.mean_field import MTILSVM
+from .experiment import SECONDS, Experiment, Method, Metric, Options
+from .m2dpm import paper
+
+CHOSEN: dict[str, dict[str, Any]] = {}  # hyper-parameters by setting and method, chosen once in a run
+FAST_NUM_DATA = 400
+
+
+def mt(loss: str, **fixed: Any) -> Callable[[int], MTILSVM]:
+    """A multi-task infinite latent SVM of at most 50 features, for inputs of unit variance."""
+    return lambda seed: MTILSVM(
+        truncation=50, loss=loss, noise_scale=0.5, intercept_scaling=10.0, random_state=seed, **fixed
+    )
+
+
+def choose(key: str, method: Method, options: Options, folds: list, score: Callable[..., float]) -> dict[str, Any]:
+    """The hyper-parameters with the best mean score over the folds."""
+    estimator, candidates = method.estimator(0, options.fast), list(ParameterGrid(method.candidates(options.fast)))
+    if len(candidates) == 1:
+        return candidates[0]
+    key = json.dumps([key, repr(estimator), candidates, options.fast])
+    if key not in CHOSEN:
+        tasks = [(clone(estimator).set_params(**candidate), fold) for candidate in candidates for fold in folds]
+        scores = Parallel(options.n_jobs)(delayed(score)(model, *fold) for model, fold in tasks)
+        CHOSEN[key] = candidates[int(np.argmax(np.mean(np.reshape(scores, (len(candidates), -1)), axis=1)))]
+    return CHOSEN[key]
+
+
+# ----- Table 2: several labels each
+
+
+class OneForEach(BaseEstimator):
+    """A linear SVM for each label."""
+
+    def __init__(self, C=1.0):
+        self.C = C
+
+    def fit(self, X, Y, X_unlabelled=None):
+        """Fit to ``X`` (n, d) and labels ``Y`` (n, M)."""
+        machine = LinearSVC(C=self.C, loss="hinge", max_iter=20_000, random_state=0)
+        self.machines_ = [clone(machine).fit(X, y) if np.ptp(y) else y[0] for y in Y.T]
+        return self
+
+    def predict(self, X):
+        """Labels (n, M)."""
+        return np.stack(
+            [m.predict(X) if isinstance(m, LinearSVC) else np.full(len(X), m) for m in self.machines_], axis=1
+        )
+
+
+def labels_data(setting: str, options: Options) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Standardised inputs and labels of the official parts."""
+    data = datasets.load(setting.lower(), options.data_home)
+    train, test = np.flatnonzero(data.train), np.flatnonzero(~data.train)
+    if options.fast:
+        rng = np.random.default_rng(0)  # rows may be in the order of their labels
+        train, test = rng.permutation(train)[:FAST_NUM_DATA], rng.permutation(test)[:FAST_NUM_DATA]
+    scaler = StandardScaler().fit(data.X[train].astype(float))
+    X = scaler.transform(data.X.astype(float))
+    return X[train], data.y[train], X[test], data.y[test]
+
+
+def labels_accuracy(model: Any, X: np.ndarray, Y: np.ndarray, new: np.ndarray, truth: np.ndarray) -> float:
+    """The share of labels right on other data, whose inputs are known beforehand."""
+    with warnings.catch_warnings():  # some of the grid is a bad choice, to be found out
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return float(np.mean(model.fit(X, Y, X_unlabelled=new).predict(new) == truth))
+
+
+def labels_cell(setting: str, method: Method | None, seed: int, options: Options) -> dict[str, Any]:
+    """A random start on the official parts."""
+    assert method is not None
+    X, Y, new, truth = labels_data(setting, options)
+    split = KFold(options.num_folds, shuffle=True, random_state=0).split(X)
+    folds = [(X[fit], Y[fit], X[rest], Y[rest]) for fit, rest in split]
+    chosen = choose(setting, method, options, folds, labels_accuracy)
+    model = method.estimator(seed, options.fast).set_params(**chosen)
+    start = time.perf_counter()
+    found = model.fit(X, Y, X_unlabelled=new).predict(new)
+    seconds = time.perf_counter() - start
+    rest = {"features": len(model.active_features_)} if isinstance(model, MTILSVM) else {}
+    return {
+        "accuracy": float(np.mean(found == truth)),
+        "micro": f1_score(truth, found, average="micro", zero_division=0),
+        "macro": f1_score(truth, found, average="macro", zero_division=0),
+        "seconds": seconds,
+        "chosen": chosen,
+        **rest,
+    }
+
+
+LABELS_GRID = {"C": [0.1, 0.3, 1.0, 3.0], "concentration": [1.0, 10.0]}
+TABLE2 = Experiment(
+    title="infinite latent SVMs: several labels each, treated as tasks",
+    duration=("30 minutes", "2 minutes"),
+    settings=("Yeast", "Scene"),
+    methods={
+        "SVMs": Method(lambda seed: OneForEach(), {"C": [0.001, 0.003, 0.01, 0.03, 0.1]}),
+        "MT-IBP+SVM": Method(mt("hinge", prior_scale=0.1, coupled=False), LABELS_GRID),
+        "MT-iLSVM": Method(mt("hinge", prior_scale=0.1), LABELS_GRID),
+    },
+    metrics={
+        "accuracy": Metric("accuracy", 4),
+        "micro": Metric("F1-micro", 4),
+        "macro": Metric("F1-macro", 4),
+        "features": Metric("features", 1),
+        "seconds": SECONDS,
+    },
+    cell=labels_cell,
+    paper=paper(
+        ("accuracy", "micro", "macro"),
+        {
+            ("Yeast", "MT-IBP+SVM"): (0.5475, 0.005, 0.3910, 0.006, 0.4345, 0.007),
+            ("Yeast", "MT-iLSVM"): (0.5792, 0.003, 0.4258, 0.005, 0.4742, 0.008),
+            ("Scene", "MT-IBP+SVM"): (0.8590, 0.002, 0.4880, 0.012, 0.5147, 0.018),
+            ("Scene", "MT-iLSVM"): (0.8752, 0.004, 0.5834, 0.026, 0.6148, 0.020),
+        },
+    ),
+    num_seeds=(5, 1),
+    notes=(
+        "Accuracy is the share of all labels of all rows that are right, 1 less the Hamming loss: the only definition",
+        "that agrees with the paper's F1. With accuracy A and F1-micro F the share of labels found is F(1-A)/(2(1-F)):",
+        "0.156 of Yeast's 0.302 that hold and 0.087 of Scene's 0.179, which can be. Exact rows are about 0.2 of Yeast,",
+        "and rows' mean Jaccard index, 0.50 there for linear SVMs of F1-micro 0.63, cannot be 0.58 at F1-micro 0.43.",
+        "The paper's numbers for Yeast are thus those of weak classifiers; SVMs, a linear one for each label, show it.",
+        "A seed is a random start. Inputs are standardised by the training part; the test part's join the likelihood.",
+        "Hyper-parameters are chosen once, by the accuracy in folds of the training part.",
+    ),
+    compare=(("MT-iLSVM", "MT-IBP+SVM"),),
+)
+
+
+# ----- Figure 7: schools
+
+
+class OneSchoolEach(BaseEstimator):
+    """An estimator of its own for each task."""
+
+    def __init__(self, estimator=None):
+        self.estimator = estimator
+
+    def fit(self, X, y, task):
+        """Fit to ``X`` (n, d), numbers ``y`` (n,) and their tasks (n,)."""
+        self.estimators_ = {m: clone(self.estimator).fit(X[task == m], y[task == m]) for m in np.unique(task).tolist()}
+        return self
+
+    def predict(self, X, task):
+        """Numbers (n,)."""
+        found = np.empty(len(X))
+        for m in np.unique(task).tolist():
+            found[task == m] = self.estimators_[m].predict(X[task == m])
+        return found
+
+
+def school_data(options: Options) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Inputs without the constant, scores, schools and the splits' training parts."""
+    data = datasets.load("school", options.data_home)
+    rows = data.task < (20 if options.fast else np.inf)
+    X = data.X[:, np.ptp(data.X, axis=0) > 0]
+    return X[rows].astype(float), data.y[rows].astype(float), data.task[rows].astype(int), data.train_splits[:, rows]
+
+
+def explained(model: Any, X: np.ndarray, y: np.ndarray, task: np.ndarray, fit: np.ndarray, rest: np.ndarray) -> float:
+    """The percentage of the variance of the other part's scores that is explained; standardised by the first part."""
+    scaler, mean, sd = StandardScaler().fit(X[fit]), y[fit].mean(), y[fit].std()
+    with warnings.catch_warnings():  # some of the grid is a bad choice, to be found out
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(scaler.transform(X[fit]), (y[fit] - mean) / sd, task[fit])
+    return 100 * r2_score(y[rest], mean + sd * model.predict(scaler.transform(X[rest]), task[rest]))
+
+
+def school_cell(setting: str, method: Method | None, seed: int, options: Options) -> dict[str, Any]:
+    """A split."""
+    assert method is not None
+    X, y, task, splits = school_data(options)
+    fit = splits[seed]
+    first = np.flatnonzero(splits[0])
+    part = np.random.default_rng(0).permutation(len(first))
+    folds = [
+        (X, y, task, np.delete(first[part], rows), first[part][rows])
+        for rows in np.array_split(np.arange(len(part)), options.num_folds)
+    ]
+    chosen = choose(setting, method, options, folds, explained)
+    model = method.estimator(seed, options.fast).set_params(**chosen)
+    start = time.perf_counter()
+    score = explained(model, X, y, task, fit, ~fit)
+    rest = {"features": len(model.active_features_)} if isinstance(model, MTILSVM) else {}
+    return {"explained": score, "seconds": time.perf_counter() - start, "chosen": chosen, **rest}
+
+
+SCHOOL_GRID = {"C": [0.1, 0.3, 1.0], "prior_scale": [0.03, 0.1, 0.3], "concentration": [1.0, 10.0]}
+FIG7 = Experiment(
+    title="infinite latent SVMs: explained variance of examination scores in 139 schools",
+    duration=("1 hour", "3 minutes"),
+    settings=("School",),
+    methods={
+        "ridge, a school each": Method(
+            lambda seed: OneSchoolEach(Ridge()), {"estimator__alpha": [10.0, 30.0, 100.0, 300.0]}
+        ),
+        "SVR, a school each": Method(
+            lambda seed: OneSchoolEach(SVR(kernel="linear")), {"estimator__C": [0.001, 0.003, 0.01, 0.03, 0.1]}
+        ),
+        "MT-IBP+SVM": Method(mt("epsilon-insensitive", coupled=False), SCHOOL_GRID),
+        "MT-IBP+SVM, inputs": Method(mt("epsilon-insensitive", coupled=False, extra_features=True), SCHOOL_GRID),
+        "MT-iLSVM": Method(mt("epsilon-insensitive"), SCHOOL_GRID),
+        "MT-iLSVM, inputs": Method(mt("epsilon-insensitive", extra_features=True), SCHOOL_GRID),
+    },
+    metrics={"explained": Metric("explained (%)", 2), "features": Metric("features", 1), "seconds": SECONDS},
+    cell=school_cell,
+    paper={},
+    num_seeds=(10, 1),
+    notes=(
+        "A seed is a split of Argyriou, Evgeniou and Pontil's, 75% of each school to learn from. Explained variance is",
+        "1 less the squared error of the test part over its variance. Figure 7 gives no numbers to set beside ours.",
+        "Inputs and scores are standardised by the training part; hyper-parameters are chosen in folds of the first.",
+    ),
+    compare=(("MT-iLSVM", "MT-IBP+SVM"), ("MT-iLSVM, inputs", "MT-IBP+SVM, inputs")),
+)
