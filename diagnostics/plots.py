@@ -184,7 +184,7 @@ def plot_regbayes(result: RegBayesResult) -> Figure:
     >>> margin = Hinge(lambda sites: 1 - sites["mu"], C=0.5, name="margin")
     >>> figure = plot_regbayes(RegBayes(model, margin, GaussianInference()).run(random.key(0)))
     >>> [axes.get_ylabel() for axes in figure.axes]
-    ['$\\phi$', 'slack']
+    ['phi', 'slack']
     """
     names = [str(name) for name in result.phi.data_vars]
     figure, axes = plt.subplots(
@@ -193,10 +193,10 @@ def plot_regbayes(result: RegBayesResult) -> Figure:
     for (phi_ax, slack_ax), name in zip(axes, names, strict=True):
         errors = result.errors[name]
         if errors.ndim > result.slacks[name].ndim:  # the slack of a row is that of its largest entry
-            errors = errors.max(errors.dims[-1])
+            errors = errors.max(str(errors.dims[-1]))
         _draw_entries(phi_ax, result.phi[name], None, _colour(0))
         _draw_entries(slack_ax, result.slacks[name], 2 * errors.values.ravel(), _colour(5))
-        phi_ax.set(ylabel=r"$\phi$", title=name)
+        phi_ax.set(ylabel="phi", title=name)
         slack_ax.set(ylabel="slack", title=name)
     noise = f" ± {result.gap_error:.1g}" if result.gap_error else ""
     figure.suptitle(f"duality gap {result.gap:.2g}{noise} nats", fontsize="medium")

@@ -172,8 +172,8 @@ class EpsilonInsensitive(Constraint):
     """``g(E) = C sum max(0, |E - y| - epsilon)``: asks ``E_q[psi]`` to be within ``epsilon`` of ``y`` (Lemma 11).
 
     >>> import numpy as np
-    >>> fit = EpsilonInsensitive(lambda sites, X: X @ sites["eta"], np.array([1.0, 2.0]), epsilon=0.1, C=2.0)
-    >>> fit.value(np.array([1.05, 1.4]))
+    >>> fit = EpsilonInsensitive(lambda sites, X: X @ sites["eta"], np.array([1.0, 2.0]), epsilon=0.25, C=2.0)
+    >>> fit.value(np.array([1.125, 1.25]))
     1.0
     """
 

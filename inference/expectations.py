@@ -88,6 +88,16 @@ class Enumeration:
 
     :param num_samples: draws of the result.
     :param max_states: refuse more states.
+
+    >>> import numpyro
+    >>> import numpyro.distributions as dist
+    >>> from jax import random
+    >>> from regbayes.inference import Enumeration, Equality, RegBayes
+    >>> def die():
+    ...     numpyro.sample("face", dist.Categorical(logits=jnp.zeros(6)))
+    >>> loaded = RegBayes(die, Equality(lambda sites: sites["face"] + 1, 4.5), Enumeration()).run(random.key(0))
+    >>> print(f"{float(loaded.phi['equality']):.4f}")
+    0.3710
     """
 
     exact = True
@@ -312,6 +322,10 @@ class Sampling:
     :param num_draws: draws of every chain for one step of the dual; a fifth of them are discarded.
     :param num_samples: draws of every chain of the result.
     :param num_chains: run side by side.
+
+    >>> from numpyro.infer import NUTS
+    >>> from regbayes.inference import Sampling
+    >>> inference = Sampling(lambda program: NUTS(program, dense_mass=True), num_chains=4)
     """
 
     exact = False
@@ -325,6 +339,7 @@ class Sampling:
         num_samples: int = 1000,
         num_chains: int = 2,
     ) -> None:
+        _check_counts(num_warmup=num_warmup, num_draws=num_draws, num_samples=num_samples, num_chains=num_chains)
         self.kernel, self.num_warmup, self.num_draws = kernel, num_warmup, num_draws
         self.num_samples, self.num_chains = num_samples, num_chains
 
@@ -359,10 +374,15 @@ class _Run(_Fit):
     def advance(self, mu: Array) -> tuple[Sites, Array]:
         """Sites and features (chain, draw, ...)."""
         phi = jnp.asarray(-mu, jnp.result_type(float))
-        self.state, (sites, psi) = self._advance(self.state, phi, self.flat)
-        psi = np.swapaxes(np.asarray(psi, float), 0, 1)
+        self.state, found = self._advance(self.state, phi, self.flat)
+        sites, psi = jax.tree.map(self.by_chain, found)
+        psi = np.asarray(psi, float)
         check_finite(self.tilted, psi)
-        return {name: jnp.swapaxes(value, 0, 1) for name, value in sites.items()}, psi
+        return sites, psi
+
+    def by_chain(self, values: jax.Array) -> jax.Array:
+        """(draw, chain, ...) as (chain, draw, ...)."""
+        return jnp.swapaxes(values, 0, 1)
 
     def warm_up(self, mu: Array, num_steps: int) -> None:
         for _ in range(math.ceil(num_steps / self.settings.num_draws)):
@@ -376,8 +396,9 @@ class _Run(_Fit):
 
     def draws(self, mu: Array) -> tuple[Sites, Estimate]:
         self.warm_up(mu, 1)
-        count = self.settings.num_samples
-        runs = [self.advance(mu) for _ in range(math.ceil(count / self.settings.num_draws))]
+        count, runs = self.settings.num_samples, [self.advance(mu)]
+        while sum(psi.shape[1] for _, psi in runs) < count:
+            runs.append(self.advance(mu))
         psi = np.concatenate([psi for _, psi in runs], axis=1)[:, :count]
         names = runs[0][0]
         return {n: jnp.concatenate([sites[n] for sites, _ in runs], axis=1)[:, :count] for n in names}, moments(psi)
@@ -436,7 +457,11 @@ class Variational:
     :param num_warmup: steps before the first estimate.
     :param num_draws: steps for one step of the dual; a fifth of them are discarded.
     :param num_samples: draws of the result.
-    :param num_particles: draws for one gradient.
+    :param num_particles: draws of the guide in every step, for the gradient and for the expectations.
+
+    >>> from numpyro.infer.autoguide import AutoNormal
+    >>> from regbayes.inference import Variational
+    >>> inference = Variational(AutoNormal, num_warmup=5000)
     """
 
     exact = False
@@ -447,10 +472,11 @@ class Variational:
         *,
         optim: Any = None,
         num_warmup: int = 2000,
-        num_draws: int = 1000,
-        num_samples: int = 2000,
+        num_draws: int = 500,
+        num_samples: int = 4000,
         num_particles: int = 8,
     ) -> None:
+        _check_counts(num_warmup=num_warmup, num_draws=num_draws, num_samples=num_samples, num_particles=num_particles)
         self.guide, self.optim = guide, Adam(0.01) if optim is None else optim
         self.num_warmup, self.num_draws, self.num_samples = num_warmup, num_draws, num_samples
         self.num_particles = num_particles
@@ -481,9 +507,17 @@ class _Varied(_Run):
         key, key_draw = random.split(key)
         params = self.svi.get_params(svi_state)
         theta = {name: params[name] for name in self.tilted.params}
-        found = trace(substitute(seed(self.guide, key_draw), data=params)).get_trace(phi)
-        sites = self.tilted.sites({name: found[name]["value"] for name in self.tilted.latent}, theta)
-        return (svi_state, key), jax.tree.map(lambda x: x[None], (sites, self.tilted.features(sites, theta)))
+
+        def draw(key: jax.Array) -> tuple[Sites, jax.Array]:
+            found = trace(substitute(seed(self.guide, key), data=params)).get_trace(phi)
+            sites = self.tilted.sites({name: found[name]["value"] for name in self.tilted.latent}, theta)
+            return sites, self.tilted.features(sites, theta)
+
+        return (svi_state, key), jax.vmap(draw)(random.split(key_draw, self.settings.num_particles))
+
+    def by_chain(self, values):
+        """The draws of all steps in one row: those of a step share its error."""
+        return values.reshape(1, -1, *values.shape[2:])
 
 
 def as_inference(inference: Any) -> Any:
@@ -502,13 +536,18 @@ def as_inference(inference: Any) -> Any:
     return inference
 
 
+def _check_counts(**counts: int) -> None:
+    for name, value in counts.items():
+        least = 0 if name == "num_warmup" else 2 * NUM_BATCHES if name in ("num_draws", "num_samples") else 1
+        if not isinstance(value, int | np.integer) or value < least:
+            raise ValueError(f"{name} must be an integer of at least {least}, found {value!r}")
+
+
 def moments(psi: Array) -> Estimate:
     """Of draws (chain, draw, T); batches are some twenty in all, of equal length, each within a chain."""
     chains, draws, T = psi.shape
     per_chain = max(1, math.ceil(NUM_BATCHES / chains))
     length = draws // per_chain
-    if length < 1:
-        raise ValueError(f"num_draws must leave {per_chain} draws of every chain, found {draws}; raise num_draws")
     kept = psi[:, draws - per_chain * length :]
     batches = kept.reshape(chains * per_chain, length, T).mean(axis=1)
     pooled = psi.reshape(-1, T)

@@ -74,7 +74,7 @@ MU = np.concatenate(
 THETA = DATA.mean() + 1.5 / (3 * 4)  # where the margin's pull, 1.5, meets the data's precision, 12
 INFERENCES = {
     "NUTS": Sampling(NUTS, num_warmup=300, num_draws=250, num_samples=1000, num_chains=2),
-    "SVI": Variational(AutoMultivariateNormal, num_warmup=1500, num_draws=500, num_samples=2000),
+    "SVI": Variational(AutoMultivariateNormal, num_warmup=1500, num_draws=500, num_samples=4000),
 }
 
 
@@ -156,6 +156,13 @@ def test_draws_that_are_not_finite_are_named():
 def test_kernels_that_keep_their_target_are_refused():
     with pytest.raises(ValueError, match="BarkerMH keeps the target it was given first"):
         RegBayes(model, Hinge(part("hinge")), BarkerMH).run(KEY, DATA)
+
+
+def test_settings_are_checked():
+    with pytest.raises(ValueError, match="num_draws must be an integer of at least 40, found 10"):
+        Sampling(NUTS, num_draws=10)
+    with pytest.raises(ValueError, match="num_particles must be an integer of at least 1, found 0"):
+        Variational(AutoNormal, num_particles=0)
 
 
 def mixture(x, means):

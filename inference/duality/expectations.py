@@ -262,7 +262,8 @@ def ascend(
             "steps: it cannot be met, or only by a posterior far from the program's; loosen the bound, raise "
             "max_steps, or use a soft constraint"
         )
-    return Ascent(mu, *np.array(trace).T, converged)
+    objective, gaps, errors = np.array(trace).T
+    return Ascent(mu, objective, gaps, errors, converged)
 
 
 def _hard(stack: Stack, mu: Array) -> Array:
