@@ -411,7 +411,7 @@ class _Sampled(_Run):
         if type(self.kernel).refresh is MCMCKernel.refresh:
             raise ValueError(
                 f"{type(self.kernel).__name__} keeps the target it was given first (it has no `refresh`), but phi "
-                "changes; use NUTS, HMC, DiscreteHMCGibbs, MixedHMC, Gibbs or a MoveKernel"
+                "changes; use NUTS, HMC, DiscreteHMCGibbs, MixedHMC or Gibbs"
             )
         phi = jnp.zeros(sum(int(np.prod(shape)) for shape in tilted.shapes))
         args = (phi, tilted.theta(self.flat))

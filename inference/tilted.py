@@ -45,7 +45,7 @@ def tilt(model: Callable, constraints: Sequence[Constraint], phi: Mapping[str, A
     def tilted(*args: Any, **kwargs: Any) -> Any:
         with trace() as sites:
             value = model(*args, **kwargs)
-        known, arguments = visible(sites), bound_arguments(model, args, kwargs)
+        known, arguments = visible(sites, conditioned=True), bound_arguments(model, args, kwargs)
         for constraint in constraints:
             psi = evaluate(constraint, known, arguments)
             numpyro.factor(f"{constraint.name}_tilt", jnp.sum(jnp.asarray(phi[constraint.name]) * psi))
@@ -54,13 +54,16 @@ def tilt(model: Callable, constraints: Sequence[Constraint], phi: Mapping[str, A
     return tilted
 
 
-def visible(sites: Mapping[str, dict[str, Any]]) -> Sites:
-    """What ``psi`` may look at: the values of latent and deterministic sites and of parameters."""
+def visible(sites: Mapping[str, dict[str, Any]], *, conditioned: bool) -> Sites:
+    """What ``psi`` may look at: the values of latent and deterministic sites and of parameters.
+
+    :param conditioned: also of observed sites: kernels condition a program on the sites of their other blocks.
+    """
     kinds = ("deterministic", "param")
     return {
         name: site["value"]
         for name, site in sites.items()
-        if site["type"] in kinds or (site["type"] == "sample" and not site["is_observed"])
+        if site["type"] in kinds or (site["type"] == "sample" and (conditioned or not site["is_observed"]))
     }
 
 
@@ -121,7 +124,7 @@ class Tilted:
         self.latent = {name: prototype[name] for name in latent_sample_sites(prototype)}
         if not self.latent:
             raise ValueError("model must have a latent sample site, found none; nothing is left to infer")
-        known = visible(prototype)
+        known = visible(prototype, conditioned=False)
         self.shapes = [np.shape(evaluate(c, known, self.arguments)) for c in self.constraints]
         for constraint, shape in zip(self.constraints, self.shapes, strict=True):
             constraint.check(shape)

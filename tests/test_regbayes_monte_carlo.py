@@ -166,12 +166,12 @@ def test_settings_are_checked():
 
 
 def mixture(x, means):
-    """Labels of a mixture with a free mean."""
-    z = numpyro.sample("z", dist.Categorical(jnp.array([0.5, 0.5])).expand([len(x)]).to_event(1))
-    numpyro.sample("x", dist.Normal(jnp.asarray(means)[z], 1.0).to_event(1), obs=x)
+    """Labels of a mixture."""
+    with numpyro.plate("data", len(x)):
+        z = numpyro.sample("z", dist.Categorical(jnp.array([0.5, 0.5])))
+        numpyro.sample("x", dist.Normal(jnp.asarray(means)[z], 1.0), obs=x)
 
 
-@pytest.mark.slow
 def test_discrete_sites_by_sampling_and_by_enumeration():
     x, means = np.array([-1.0, -0.2, 0.1, 0.4, 1.2], np.float32), np.array([-1.0, 1.0], np.float32)
 
@@ -183,5 +183,7 @@ def test_discrete_sites_by_sampling_and_by_enumeration():
     exact = RegBayes(mixture, size, Enumeration()).run(KEY, x, means)
     sampling = Sampling(lambda program: DiscreteHMCGibbs(HMC(program)), num_draws=500, num_samples=2000)
     sampled = RegBayes(shifted, size, sampling).run(KEY, x, means)
-    error = float(sampled.errors["size"]) / np.sqrt(float(exact.draws["posterior"]["z"].sum("z_dim_0").var()))
-    np.testing.assert_allclose(sampled.phi["size"], exact.phi["size"], atol=6 * error)
+    variance = float(exact.draws["posterior"]["z"].sum("z_dim_0").var())  # how E follows phi
+    error = float(sampled.errors["size"]) / variance
+    print(f"phi {float(sampled.phi['size']):.3f}, exactly {float(exact.phi['size']):.3f}, error {error:.3f}")
+    np.testing.assert_allclose(sampled.phi["size"], exact.phi["size"], atol=4 * error)
