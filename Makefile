@@ -64,6 +64,7 @@ bench: $(READY) .venv-peers/.ready
 	$(BIN)/python benchmarks/duality.py
 	$(BIN)/python benchmarks/bmc.py
 	$(BIN)/python benchmarks/topics.py --only speed
+	$(BIN)/python benchmarks/ilsvm.py
 
 notebooks: $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[notebooks]'

@@ -8,7 +8,7 @@ A Dirichlet process mixture of Gaussians takes several Gaussians for one half-ri
 - `half_rings.png`: the half-rings as the two models see them, the margin tuned for two clusters;
 - `margin_strength.png`: how many clusters S1, data of fifteen Gaussians, keeps as `c` or `ell` grows.
 
-The second needs S1 (`regbayes.datasets.load("s1")` tells where to put it); `--only rings` does without.
+The second needs S1 (`regbayes.datasets.load("s1")` tells where to put it) and ten minutes; `--only rings` does without.
 
 **References**
 
@@ -31,8 +31,8 @@ from regbayes.inference import dpgmm_collapsed, dpmmgm_collapsed, tune_margin
 from regbayes.models import TruncatedPoisson
 
 PRIOR_SCALE = 0.1
-COSTS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
-ELLS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
+COSTS = (0.01, 0.1, 0.3, 0.45, 0.6, 1.0)
+ELLS = (0.1, 1.0, 1.4, 1.8, 2.4, 3.0)
 
 
 def make_priors(d):
@@ -103,10 +103,11 @@ def margin_strength(args):
         mean, low, high = np.array([count(*setting) for setting in settings]).T
         ax.fill_between(values, low, high, alpha=0.25, linewidth=0)
         ax.plot(values, mean, "o-")
-        ax.axhline(15, color="0.6", linestyle=":")
+        ax.axhline(15, color="0.6", linestyle=":", label="Gaussians in the data")
         ax.set(xscale="log", xlabel=f"${symbol}$", ylim=(0, None))
     axes[0].set(ylabel="clusters: mean, 90% of the draws", title=r"$\ell = 1$")
     axes[1].set_title("$c = 0.3$")
+    axes[0].legend(loc="lower left", frameon=False)
     return figure
 
 

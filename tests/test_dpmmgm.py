@@ -1,6 +1,9 @@
 """The Dirichlet process max-margin Gaussian mixture: its kernel against enumeration and NUTS, and the edges."""
 
+import argparse
 import functools
+import pathlib
+import runpy
 
 import jax
 import jax.numpy as jnp
@@ -299,3 +302,12 @@ def test_chains_from_far_apart_agree(name):
     sampler = dpmmgm_collapsed(functools.partial(dpmmgm, max_clusters=256), split_merge=5)
     mcmc = MCMC(sampler, num_warmup=1000, num_samples=2000, num_chains=3, chain_method="vectorized", progress_bar=False)
     agree(mcmc, X, 256)
+
+
+@pytest.mark.slow
+def test_the_example_draws_half_rings(tmp_path, capsys):
+    example = runpy.run_path(str(pathlib.Path(__file__).parents[1] / "examples" / "max_margin_clustering.py"))
+    settings = {"num_data": 60, "num_warmup": 20, "num_samples": 20, "data_home": None, "seed": 0}
+    example["main"](argparse.Namespace(**settings, only="rings", out=tmp_path))
+    assert (tmp_path / "half_rings.png").stat().st_size > 10_000
+    assert "DPMMGM: " in capsys.readouterr().out
