@@ -175,14 +175,9 @@ class MoveKernel(MCMCKernel):
 
     def check(self, target: Target, init_params: Sites | None = None) -> list[Move]:
         """The moves meant for the program; a ``ValueError`` if they do not fit it, or the program its arguments."""
-        kinds: dict[str, str] = {}
-
-        def draw(key: jax.Array) -> Sites:
-            prior = prototype_trace(conditioned(self._model), key, target.args, target.kwargs)
-            kinds.update({name: site["type"] for name, site in prior.items()})
-            return {site: jnp.asarray(prior[site]["value"]) for site in latent_sample_sites(prior)}
-
-        latent = jax.eval_shape(draw, random.key(0))
+        with jax.ensure_compile_time_eval():
+            prototype = prototype_trace(conditioned(self._model), random.key(0), target.args, target.kwargs)
+        latent = {site: jnp.asarray(prototype[site]["value"]) for site in latent_sample_sites(prototype)}
         moves = [move for move in self.moves if move.applies(latent)]
         if unknown := [site for move in moves for site in move.sites if site not in latent]:
             raise ValueError(f"moves own sites {unknown}, but the latent sites of the program are {list(latent)}")
@@ -195,16 +190,14 @@ class MoveKernel(MCMCKernel):
         for site, value in (init_params or {}).items():
             if site not in owned:
                 raise ValueError(f"init_params has the site {site!r}, found sites {list(owned)}")
-            shape, wanted = jnp.shape(value), latent[site].shape
+            shape, wanted = jnp.shape(value), jnp.shape(prototype[site]["value"])
             if shape[len(shape) - len(wanted) :] != wanted:
                 raise ValueError(f"init_params[{site!r}] must have shape {wanted}, found {shape}")
-        self._has_deterministic = "deterministic" in kinds.values()
-        validating = [move for move in moves if type(move).validate is not Move.validate]
-        if validating and all(is_concrete(leaf) for leaf in jax.tree.leaves((target.args, target.kwargs))):
+        self._has_deterministic = any(site["type"] == "deterministic" for site in prototype.values())
+        if all(is_concrete(leaf) for leaf in jax.tree.leaves((target.args, target.kwargs))):
             with jax.ensure_compile_time_eval():
-                z = self.owned(draw(random.key(0)))
-                for move in validating:
-                    move.validate(z, target)
+                for move in moves:
+                    move.validate(owned, target)
         return moves
 
     def sample(self, state: KernelState, model_args, model_kwargs) -> KernelState:
