@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import random
+from jax import lax, random
 from numpyro.infer.gibbs import conditioned, latent_sample_sites, prototype_trace
 
 from ..inference.kernel import MoveKernel
@@ -118,7 +118,7 @@ def conformance(
             return move.discrepancies(key_move, z, target, move.setup(z, target))
 
         keys = random.split(random.key(seed), num_states)
-        rows = tuple(_row(move, jax.vmap(jax.jit(partial(both_sides, move)))(keys)) for move in moves)
+        rows = tuple(_row(move, jax.jit(partial(lax.map, partial(both_sides, move)))(keys)) for move in moves)
     report = Report(kernel.name, rows)
     if verbose:
         print(report)

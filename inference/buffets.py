@@ -22,8 +22,8 @@ from .isvm import conjugate
 from .moves import Move
 from .target import Sites
 
-ROWS = 3
-"""Rows at which a move's identity is evaluated."""
+ROWS, ENTRIES = 3, 5
+"""Rows, and entries of each, at which a move's identity is evaluated."""
 WINDOW = 3
 """Numbers of own features that entries are summed over, less one."""
 SHARPNESS = 3.0
@@ -95,7 +95,7 @@ def loadings(program: Features, Z: jax.Array) -> Distribution:
 class Row(NamedTuple):
     """Row ``i`` given the others, with the loadings integrated out: ``y_i ~ N(z mean, sigma_n^2 (1 + z'V z) I)``."""
 
-    index: jax.Array
+    number: jax.Array
     data: jax.Array  # (D,)
     counts: jax.Array  # (M,) of the other rows' ones
     V: jax.Array  # (M, M)
@@ -159,7 +159,7 @@ def log_row(program: Features, row: Row, spread: jax.Array, residual: jax.Array,
     """Log density of the row's data and its margin, up to a constant."""
     square, D = jnp.sum(residual**2, axis=-1), row.data.shape[0]
     log_data = -D / 2 * jnp.log1p(spread) - square / (2 * program.noise_scale**2 * (1 + spread))
-    return log_data + program.margin.log_factor(row.index, scores)
+    return log_data + program.margin.log_factor(row.number, scores)
 
 
 class Own(NamedTuple):
@@ -278,7 +278,7 @@ class FeatureSweep(Move):
         return {**z, "Z": Z.astype(z["Z"].dtype), "W": W}, None, full
 
     def discrepancies(self, key, z, target, tuning):
-        """The odds of every entry and the weights of the numbers of own features, in a few rows; and the loadings.
+        """The odds of entries and the weights of the numbers of own features, in a few rows; and the loadings.
 
         The program with the loadings integrated out is its density over that of the loadings given ``Z``.
         """
@@ -303,14 +303,16 @@ class FeatureSweep(Move):
 
             def entry(k: jax.Array) -> tuple[jax.Array, jax.Array]:
                 claimed, off, on = entry_log_odds(program, row, point, own, k)
-                logs = [jax.vmap(lambda j, z=value.z: log_density(z, j))(own.window) for value in (off, on)]
+                logs = [lax.map(lambda j, z=value.z: log_density(z, j), own.window) for value in (off, on)]
                 actual = jax.nn.logsumexp(logs[1]) - jax.nn.logsumexp(logs[0])
-                return tuple(jnp.where(row.counts[k] > 0, side, 0.0) for side in (claimed, actual))
+                held = row.counts[k] > 0
+                return jnp.where(held, claimed, 0.0), jnp.where(held, actual, 0.0)
 
-            entries, j = lax.map(entry, jnp.arange(M)), jnp.arange(M + 1)
-            numbers = log_own(program, row, point, own, j), lax.map(lambda j: log_density(point.z, j), j)
-            numbers = [jnp.where(j <= own.available, log - log[0], 0.0) for log in numbers]
-            return tuple(jnp.concatenate(sides) for sides in zip(entries, numbers, strict=True))
+            shared = jnp.argsort(row.counts == 0, stable=True)[:ENTRIES]
+            entries, j = lax.map(entry, shared), jnp.arange(min(M, ENTRIES) + 1)
+            logs = log_own(program, row, point, own, j), lax.map(lambda j: log_density(point.z, j), j)
+            numbers = [jnp.where(j <= own.available, log - log[0], 0.0) for log in logs]
+            return jnp.concatenate([entries[0], numbers[0]]), jnp.concatenate([entries[1], numbers[1]])
 
         rows = random.choice(key_row, n, (min(n, ROWS),), replace=False)
         uniforms = random.uniform(key_order, (len(rows), M + 1), Z.dtype)
@@ -473,10 +475,10 @@ class StickSlices(Move):
         return jax.vmap(lambda i: program.margin.of_row(scores, i))(jnp.arange(len(Z)))
 
     def discrepancies(self, key, z, target, tuning):
-        """Two values of each column that is held, given the sticks: the program times the law of the sticks."""
+        """Two values of columns that are held, given the sticks: the program times the law of the sticks."""
         program = target.call(self.program, {**target.given, **z})
         Z, W = z["Z"].astype(program.rows.dtype), z["W"]
-        n, M = Z.shape
+        n = len(Z)
         key_sticks, key_columns = random.split(key)
         sticks, _ = draw_sticks(key_sticks, program.concentration, Z)
         scores, rows = self._scores(program, Z), jnp.arange(n)
@@ -495,7 +497,8 @@ class StickSlices(Move):
             actual = log_density(Z) - log_density(Z.at[:, k].set(other))
             return jnp.where(sticks.held[k], claimed, 0.0), jnp.where(sticks.held[k], actual, 0.0)
 
-        return lax.map(one, (jnp.arange(M), random.uniform(key_columns, (M, n), Z.dtype)))
+        held = jnp.argsort(~sticks.held, stable=True)[: ROWS * ENTRIES]
+        return lax.map(one, (held, random.uniform(key_columns, (len(held), n), Z.dtype)))
 
 
 def _by_row(values: jax.Array, change: jax.Array) -> jax.Array:

@@ -25,17 +25,21 @@ Y = {
     "isvm": np.array([0, 1, 1, 0, 1, 0]),
     "dpmnl": np.array([0, 1, 1, 0, 1, 0]),
     "medlda": np.array([0, 1, 1, 0, 1, 0]),
+    "ilsvm": np.array([0, 1, 1, 0, 1, 0]),
     "medlda-regression": np.array([0, 2, -1, 1, 3, 1], np.float32),
 }
 KERNELS = [(name, kernel) for name in zoo for kernel in zoo[name].kernels]
 LINEAR = ["svm", "multiclass-svm", "svr"]
-LABELLED = ["svm", "multiclass-svm", "isvm", "dpmnl", "medlda"]
+LABELLED = ["svm", "multiclass-svm", "isvm", "dpmnl", "medlda", "ilsvm"]
 REGRESSION = ["svr", "medlda-regression"]
 DOCUMENTS = ["ctm", "mmctm", "medlda", "medlda-regression"]
 CLUSTERED = ["ctm", "mmctm"]
-MARGIN = ["svm", "multiclass-svm", "svr", "isvm", "dpmmgm", "mmctm", "medlda", "medlda-regression"]
+FEATURES = ["ibp", "ilsvm", "mt-ilsvm"]
+MARGIN = [
+    "svm", "multiclass-svm", "svr", "isvm", "dpmmgm", "mmctm", "medlda", "medlda-regression", "ilsvm", "mt-ilsvm",
+]  # fmt: skip
 MIXTURES = ["isvm", "dpmnl", "dpgmm", "dpmmgm"]
-WEIGHTED = [name for name in zoo if name not in ("dpgmm", "ctm")]  # the others have weights with a prior
+WEIGHTED = [name for name in zoo if name not in ("dpgmm", "ctm", "ibp")]  # the others have weights with a prior
 
 
 def changed(array, value, index=(1, 0)):
@@ -65,9 +69,13 @@ BAD = {
     "three labels for two": (["svm"], {"y": Y["multiclass-svm"]}, ["y", "0..1", "0, 1, 2"]),
     "labels from -1": (["multiclass-svm"], {"y": Y["multiclass-svm"] - 1}, ["y", "0..L-1", "-1, 0, 1"]),
     "labels from 1": (["multiclass-svm"], {"y": Y["multiclass-svm"] + 1}, ["y", "each class", "1, 2, 3"]),
-    "labels from 1 to 2": (["isvm", "dpmnl", "medlda"], {"y": Y["isvm"] + 1}, ["y", "each class", "1, 2"]),
+    "labels from 1 to 2": (["isvm", "dpmnl", "medlda", "ilsvm"], {"y": Y["isvm"] + 1}, ["y", "each class", "1, 2"]),
     "no slots": (MIXTURES, {"max_clusters": 0}, ["max_clusters", "positive integer", "0"]),
-    "concentration 0": (MIXTURES, {"concentration": 0.0}, ["concentration", "positive", "0.0"]),
+    "no room for features": (FEATURES, {"max_features": 0}, ["max_features", "positive integer", "0"]),
+    "noise negative": (FEATURES, {"noise_scale": -1.0}, ["noise_scale", "positive", "-1.0"]),
+    "loadings of no size": (FEATURES, {"feature_scale": 0.0}, ["feature_scale", "positive", "0.0"]),
+    "tasks of floats": (["mt-ilsvm"], {"y": Y["svm"] * 1.0}, ["y", "integer", "float64"]),
+    "concentration 0": ([*MIXTURES, *FEATURES], {"concentration": 0.0}, ["concentration", "positive", "0.0"]),
     "variance -1": (["isvm"], {"variance": -1.0}, ["variance", "positive", "-1.0"]),
     "another likelihood": (["isvm"], {"likelihood": "cauchy"}, ["likelihood", "gaussian", "cauchy"]),
     "inputs not binary": (["isvm"], {"likelihood": "bernoulli"}, ["likelihood", "zeros and ones", "(0, 0)"]),
@@ -111,7 +119,7 @@ def inputs(name):
 def arguments(name, **changes):
     options = {"X": inputs(name), "y": Y.get(name), **({"num_clusters": 2} if name in CLUSTERED else {}), **changes}
     X_, y = options.pop("X"), options.pop("y")
-    return ((X_, y) if name in Y else (X_,)), options
+    return ((X_, y) if name in Y or name == "mt-ilsvm" else (X_,)), options
 
 
 def refuse(*args, **kwargs):

@@ -34,7 +34,7 @@ def run(name, kernel, *, num_samples=20, num_chains=1, num_warmup=5, mcmc=None, 
 def hyper_parameter(name):
     """One that the example leaves at its default."""
     parameters = inspect.signature(regbayes.zoo[name].program).parameters
-    return next(hyper for hyper in ("prior_scale", "prior_count", "alpha") if hyper in parameters)
+    return next(hyper for hyper in ("prior_scale", "prior_count", "alpha", "feature_scale") if hyper in parameters)
 
 
 def test_the_catalogue_is_a_mapping():
