@@ -364,11 +364,11 @@ class LatentFeatureMeans(FeatureMeans):
 
     >>> import numpy as np
     >>> from regbayes.inference.limits import LatentFeatureMeans
-    >>> X = np.array([[1.0, 0.0], [0.0, 2.0], [1.0, 2.1], [0.0, 0.0]])
-    >>> model = LatentFeatureMeans(penalty=0.5).fit(X)
+    >>> X = np.array([[1.0, 0.0], [0.0, 2.0], [1.0, 2.0], [0.0, 0.0]])
+    >>> model = LatentFeatureMeans(penalty=0.5, random_state=0).fit(X)
     >>> model.num_features_
     2
-    >>> model.inverse_transform(model.transform(X)).round(1).tolist()
+    >>> (model.inverse_transform(model.transform(X)).round(1) + 0.0).tolist()
     [[1.0, 0.0], [0.0, 2.0], [1.0, 2.0], [0.0, 0.0]]
     """
 
@@ -411,7 +411,8 @@ class MaxMarginFeatureMeans(ClassifierMixin, FeatureMeans):
     >>> from regbayes.inference.limits import MaxMarginFeatureMeans
     >>> X = np.array([[1.0, 0.0], [0.0, 2.0], [1.0, 2.1], [0.0, 0.1]])
     >>> y = np.array(["a", "b", "a", "b"])
-    >>> MaxMarginFeatureMeans(0.5, prior_scale=10.0).fit(X, y).predict([[1.1, 1.9], [0.1, 2.1]]).tolist()
+    >>> model = MaxMarginFeatureMeans(0.5, prior_scale=10.0, random_state=0).fit(X, y)
+    >>> model.predict([[1.1, 1.9], [0.1, 2.1]]).tolist()
     ['a', 'b']
     """
 
