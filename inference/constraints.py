@@ -15,6 +15,7 @@ References:
 """
 
 import dataclasses
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import ClassVar
 
@@ -30,7 +31,7 @@ OUTSIDE = 1e-9  # of a conjugate's domain, relative to its size: rounding
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Constraint:
+class Constraint(ABC):
     """What all constraints share; they differ in how far ``E`` is from what is asked, and in what that costs.
 
     :param psi: ``psi(sites, ...)``, an array: a function of the program's latent and deterministic sites by name and,
@@ -68,9 +69,9 @@ class Constraint:
                     "does not broadcast; return one entry per constraint"
                 )
 
+    @abstractmethod
     def slack(self, E: Array) -> Array:
         """By how much each expectation is off what is asked; 0 if it is not."""
-        raise NotImplementedError
 
     def value(self, E: Array) -> float:
         """``g(E)``: the price of the slacks, or what is hard."""
@@ -79,13 +80,13 @@ class Constraint:
             return np.inf if np.any(slack > 0) else 0.0
         return float(np.sum(self.settings["C"] * slack))
 
+    @abstractmethod
     def conjugate(self, mu: Array) -> float:
         """``g*(mu)``; infinite outside its domain."""
-        raise NotImplementedError
 
+    @abstractmethod
     def prox(self, mu: Array, step: ArrayLike) -> Array:
         """The maximiser of ``-g*(nu) - |nu - mu|^2 / (2 step)``."""
-        raise NotImplementedError
 
     def project(self, mu: Array) -> Array:
         """The nearest point of the domain of ``g*``."""

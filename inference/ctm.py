@@ -27,6 +27,7 @@ from .topics import (
     Tokens,
     TokenSweep,
     TopicKernel,
+    corpus_of,
     impute_tokens,
     new_documents,
     no_margin,
@@ -116,7 +117,7 @@ class ClusterProportions(Move):
 
     def _tables(self, keys: jax.Array, z: Sites, target) -> tuple[jax.Array, jax.Array, jax.Array]:
         """Documents' counts by cluster (D, T), their tables by cluster (K, T), and those tables' tables (K, T)."""
-        corpus, (_, alpha_1, alpha) = target.call(documents), target.call(masses)
+        corpus, (_, alpha_1, alpha) = target.call(corpus_of), target.call(masses)
         mu0, mu, y = z["mu0"], z["mu"], z["y"]
         n = corpus.counts(z["z"], mu.shape[1], mu.dtype)
         m = draw_tables(keys[0], n, floored(alpha * mu)[y], corpus.num_tokens)
@@ -218,11 +219,6 @@ def masses(X, landmarks, *, alpha_0, alpha_1, alpha, **_) -> tuple[jax.Array, ja
     """``alpha_0``, ``alpha_1`` and ``alpha``."""
     dtype = jnp.result_type(float)
     return jnp.asarray(alpha_0, dtype), jnp.asarray(alpha_1, dtype), jnp.asarray(alpha, dtype)
-
-
-def documents(X, *args, **kwargs) -> Corpus:
-    """The program's documents."""
-    return tokens_of(X)
 
 
 def from_landmarks(key: jax.Array, z: Sites, X, landmarks, **_) -> Sites:

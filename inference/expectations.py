@@ -4,8 +4,10 @@ Each has ``fit(tilted, rng_key)``, which returns an object with ``estimate(mu)``
 is compiled again when ``phi = -mu`` changes.
 """
 
+import functools
 import itertools
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -35,13 +37,11 @@ NUM_BATCHES = 20  # of a run's draws, at least
 
 
 class _Fit:
-    """What fits share: unknown parameters of the program, and how they improve."""
+    """What fits share: unknown parameters of the program, and random keys."""
 
     def __init__(self, tilted: Tilted, rng_key: jax.Array) -> None:
         self.tilted, self.rng_key = tilted, rng_key
         self.flat = tilted.start()  # the parameters, unconstrained
-
-        self._loss = jax.jit(jax.value_and_grad(self.loss))
 
     @property
     def params(self) -> dict[str, Array]:
@@ -58,9 +58,17 @@ class _Fit:
         self.rng_key, key = random.split(self.rng_key)
         return key
 
+
+class _Improving(_Fit, ABC):
+    """A fit whose parameters improve by steps of EM between those of the dual."""
+
+    @abstractmethod
     def loss(self, flat: jax.Array, phi: jax.Array, posterior: tuple) -> jax.Array:
         """``-E_q[log of the tilted program]`` as a function of the parameters, for a fixed ``q``."""
-        raise NotImplementedError
+
+    @functools.cached_property
+    def _loss(self) -> Callable:
+        return jax.jit(jax.value_and_grad(self.loss))
 
     def improve(self, mu: Array, share: float, *posterior: Any) -> float:
         """Go a share of the way to the best parameters for the posterior; by how many nats."""
@@ -135,7 +143,7 @@ class Enumeration:
         }
 
 
-class _Enumerated(_Fit):
+class _Enumerated(_Improving):
     def __init__(self, tilted: Tilted, rng_key: jax.Array, states: dict[str, Array], num_samples: int) -> None:
         super().__init__(tilted, rng_key)
         self.states, self.num_samples = {name: jnp.asarray(value) for name, value in states.items()}, num_samples
@@ -215,7 +223,7 @@ class GaussianInference:
 OTHERS = "use Sampling, Variational or Enumeration"
 
 
-class _Gaussian(_Fit):
+class _Gaussian(_Improving):
     def __init__(self, tilted: Tilted, rng_key: jax.Array, num_samples: int) -> None:
         super().__init__(tilted, rng_key)
         self.num_samples = num_samples
@@ -347,7 +355,7 @@ class Sampling:
         return _Sampled(tilted, rng_key, self)
 
 
-class _Run(_Fit):
+class _Run(_Fit, ABC):
     """Chains of states that follow ``phi``; a compiled call advances them by ``num_draws`` steps."""
 
     state: Any
@@ -367,9 +375,9 @@ class _Run(_Fit):
         """The state after a change of ``phi``."""
         return state
 
+    @abstractmethod
     def step(self, state: Any, phi: jax.Array, flat: jax.Array) -> tuple[Any, tuple[Sites, jax.Array]]:
         """The next state; its sites and features, the chains in front."""
-        raise NotImplementedError
 
     def advance(self, mu: Array) -> tuple[Sites, Array]:
         """Sites and features (chain, draw, ...)."""
@@ -404,7 +412,7 @@ class _Run(_Fit):
         return {n: jnp.concatenate([sites[n] for sites, _ in runs], axis=1)[:, :count] for n in names}, moments(psi)
 
 
-class _Sampled(_Run):
+class _Sampled(_Improving, _Run):
     def __init__(self, tilted: Tilted, rng_key: jax.Array, settings: Sampling) -> None:
         super().__init__(tilted, rng_key, settings)
         self.kernel = settings.kernel(tilted.program)

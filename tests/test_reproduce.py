@@ -77,7 +77,7 @@ def test_searches_of_a_posterior_compile_once():
     bound = (("max_clusters", 40), ("num_classes", 2))
     for scale in (1.0, 2.0, 3.0):
         model.set_params(prior_scale=scale).fit(X, y)
-    assert baselines._sampler("isvm", None, 5, 6, bound)._cache_size() <= 2  # with and without the option
+    assert baselines.sampler("isvm", None, 5, 6, bound)._cache_size() <= 2  # with and without the option
 
 
 def test_hyper_parameters_of_a_program_are_parameters():

@@ -137,7 +137,7 @@ class PosteriorClassifier(ClassifierMixin, BaseEstimator):
         traced = {key: value for key, value in self.options.items() if isinstance(value, float)}
         bound = {key: value for key, value in self.options.items() if key not in traced}
         bound["num_classes"] = len(self.classes_)
-        draw = _sampler(self.program, self.kernel, self.num_warmup, self.num_samples, tuple(sorted(bound.items())))
+        draw = sampler(self.program, self.kernel, self.num_warmup, self.num_samples, tuple(sorted(bound.items())))
         seed = check_random_state(self.random_state).randint(2**31)
         keys = random.split(random.key(seed), self.num_chains)
         draws, overflow = draw(keys, None, (X, y.astype(np.int32)), traced)
@@ -155,7 +155,7 @@ class PosteriorClassifier(ClassifierMixin, BaseEstimator):
 
 
 @functools.lru_cache(maxsize=64)
-def _sampler(program: str, kernel: str | None, num_warmup: int, num_samples: int, bound: tuple) -> Callable:
+def sampler(program: str, kernel: str | None, num_warmup: int, num_samples: int, bound: tuple) -> Callable:
     """``draw(keys, starts, data, options)``: every chain's draws and whether a buffer was full.
 
     One function for all fits of the same structure, with the data as arguments: ``MCMC`` compiles at each run.
@@ -241,7 +241,7 @@ class PosteriorClustering(ClusterMixin, BaseEstimator):
             self.cost_, self.ell_, start = tuned.cost, tuned.ell, tuned.init_params
             options |= {"cost": tuned.cost, "ell": tuned.ell}
         bound = (("max_clusters", self.max_clusters),)
-        draw = _sampler(self.program, "collapsed", self.num_warmup, self.num_samples, bound)
+        draw = sampler(self.program, "collapsed", self.num_warmup, self.num_samples, bound)
         starts = None if start is None else jax.tree.map(lambda a: a[None], start)
         draws, overflow = draw(random.split(random.key(seed), 1), starts, (X,), {**options, **priors})
         if np.any(overflow):

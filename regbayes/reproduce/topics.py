@@ -18,7 +18,7 @@ from sklearn.utils import check_random_state
 
 from .. import datasets, inference
 from ..models import tokens_of
-from .baselines import _sampler
+from .baselines import sampler
 from .experiment import SECONDS, Experiment, Method, Metric, Options
 from .m2dpm import paper
 
@@ -67,9 +67,9 @@ class TopicClustering(ClassifierMixin, BaseEstimator):
         keys = random.split(random.key(check_random_state(self.random_state).randint(2**31)), 2)
         data, start = (tokens_of(X), landmarks), None
         if self.num_start:
-            draws, _ = _sampler("ctm", "collapsed", self.num_start, 1, bound)(keys[:1], None, data, {})
+            draws, _ = sampler("ctm", "collapsed", self.num_start, 1, bound)(keys[:1], None, data, {})
             start = jax.tree.map(lambda values: values[:, -1], draws)
-        draw = _sampler(self.program, "collapsed", self.num_warmup, self.num_samples, bound)
+        draw = sampler(self.program, "collapsed", self.num_warmup, self.num_samples, bound)
         draws = {site: np.asarray(values[0]) for site, values in draw(keys[1:], start, data, {})[0].items()}
         votes = np.stack([np.sum(draws["y"] == k, axis=0) for k in range(len(self.classes_))])
         self.labels_ = self.classes_[np.argmax(votes, axis=0)]
