@@ -53,10 +53,11 @@ def tune_margin(
 ) -> TunedMargin:
     r"""Choose ``cost`` and ``ell`` of :func:`regbayes.models.dpmmgm` so that it finds ``num_clusters`` clusters.
 
-    Each sweep ``t = 1, 2, ...`` compares the number of clusters with the one wanted. Where there are too many one of
-    the two, at random, grows by ``u/t`` with ``u`` uniform; where there are too few it falls, at most to half of what
-    it is. Both decrease the number of clusters as they grow, so the number settles as the steps shrink. This is a
-    warm-up: the margin changes while it runs, so its sweeps are no draws of any posterior. Draw with what it returns:
+    The chain starts where as many sweeps of :func:`~regbayes.models.dpgmm`, without a margin, have led. Then each sweep
+    ``t = 1, 2, ...`` compares the number of clusters with the one wanted. Where there are too many one of the two, at
+    random, grows by ``u/t`` with ``u`` uniform; where there are too few it falls, at most to half of what it is. Both
+    decrease the number of clusters as they grow, so the number settles as the steps shrink. This is a warm-up: the
+    margin changes while it runs, so its sweeps are no draws of any posterior. Draw with what it returns:
 
     >>> from jax import random
     >>> from numpyro.infer import MCMC
@@ -68,13 +69,14 @@ def tune_margin(
     >>> mcmc.run(random.key(1), X, cost=tuned.cost, ell=tuned.ell, init_params=tuned.init_params)
 
     :param X: (n, d) data.
-    :param num_clusters: how many there are; if None, as many as :func:`~regbayes.models.dpgmm`, without a margin,
-        mostly has in the second half of as many sweeps (the paper's DPMMGM*).
-    :param num_sweeps: how many sweeps.
+    :param num_clusters: how many there are; if None, as many as the chain without a margin mostly has in the second
+        half of its sweeps (the paper's DPMMGM*).
+    :param num_sweeps: how many sweeps without and with a margin.
     :param cost: where ``c`` starts.
     :param ell: where the margin starts.
     :param seed: of the random numbers.
-    :param init_params: sites to start from, as for ``MCMC.run``.
+    :param init_params: sites to start from, as for ``MCMC.run``; labels ``z`` among them take the place of the chain
+        without a margin.
     :param settings: keywords of the program, such as ``concentration``.
 
     **References**
@@ -87,14 +89,14 @@ def tune_margin(
         raise ValueError(f"num_clusters must be at least 1 or None, found {num_clusters}")
     check_positive(strict=True, cost=cost, ell=ell)
     key_mixture, key_margin = random.split(random.key(seed))
-    overflow = False
-    if num_clusters is None:
+    given, overflow = dict(init_params or {}), False
+    if num_clusters is None or "z" not in given:
         without = {name: value for name, value in settings.items() if name not in MARGIN}
-        start = {site: value for site, value in (init_params or {}).items() if site != "eta"}
+        start = {site: value for site, value in given.items() if site != "eta"}
         state, trace = _run(dpgmm_collapsed, dpgmm, key_mixture, X, num_sweeps, start, without)
-        counts = trace["num_clusters"][num_sweeps // 2 :]
-        num_clusters, overflow = int(np.argmax(np.bincount(counts))), bool(state.overflow)
-        init_params = {**state.z, **(init_params or {}), "z": state.z["z"]}
+        overflow, init_params = bool(state.overflow), {**state.z, **given, "z": state.z["z"]}
+        if num_clusters is None:
+            num_clusters = int(np.argmax(np.bincount(trace["num_clusters"][num_sweeps // 2 :])))
     margin = {"cost": jnp.asarray(cost, float), "ell": jnp.asarray(ell, float)}
     state, trace = _run(
         dpmmgm_collapsed, dpmmgm, key_margin, X, num_sweeps, init_params, settings, margin, num_clusters

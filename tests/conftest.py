@@ -14,14 +14,10 @@ os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(CACHE))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
 os.environ.setdefault("MPLBACKEND", "agg")
 
-MAPS, MANY = pathlib.Path("/proc/self/maps"), 30_000
-
 
 @pytest.fixture(autouse=True)
 def _room_for_compiled_code():
-    """Every compiled function keeps memory maps, of which Linux gives a process 65,530: beyond them XLA crashes."""
     yield
-    if MAPS.exists() and MAPS.read_bytes().count(b"\n") > MANY:
-        import jax
+    from regbayes.compiled import make_room
 
-        jax.clear_caches()
+    make_room()

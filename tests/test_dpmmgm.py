@@ -16,8 +16,7 @@ from numpyro.infer import MCMC, NUTS
 from oracle import MAX_Z, assert_agree, z_scores
 from partitions import canonical, growth_strings
 from scipy.special import gammaln, logsumexp
-from sklearn.datasets import load_wine
-from test_dpgmm import agree, half_rings, log_evidence, standardised
+from test_dpgmm import agree, far_apart_data, half_rings, log_evidence
 
 from regbayes.diagnostics import conformance
 from regbayes.inference import MoveKernel, dpmmgm_collapsed
@@ -295,13 +294,13 @@ def test_no_cost_is_the_mixture_of_gaussians():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["wine", "half-rings"])
-def test_chains_from_far_apart_agree(name):
-    """From one cluster, k-means with 20 and singletons; `pytest -rP` shows R-hat."""
-    X = standardised(load_wine().data) if name == "wine" else half_rings()
-    sampler = dpmmgm_collapsed(functools.partial(dpmmgm, max_clusters=256), split_merge=5)
-    mcmc = MCMC(sampler, num_warmup=1000, num_samples=2000, num_chains=3, chain_method="vectorized", progress_bar=False)
-    agree(mcmc, X, 256)
+@pytest.mark.parametrize(
+    ("name", "margin"),
+    [("wine", {}), ("seeds", {}), ("half-rings", {}), ("half-rings", {"cost": 0.01, "ell": 1.0})],
+    ids=["wine", "seeds", "half-rings", "half-rings, several clusters"],
+)
+def test_chains_from_far_apart_agree(name, margin):
+    agree(dpmmgm_collapsed, dpmmgm, far_apart_data(name), 3000, num_slots=64, **margin)
 
 
 @pytest.mark.slow

@@ -1,9 +1,13 @@
 """Max-margin DP-means: scikit-learn's contract, the objective after every single update, single moves, the edges."""
 
+import functools
 import warnings
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import random
 from numpyro.infer.util import log_density
 from scipy.optimize import minimize
 from sklearn.exceptions import ConvergenceWarning
@@ -11,6 +15,7 @@ from sklearn.metrics import adjusted_rand_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from test_limits_dp_means import LIKELIHOODS, definition, make_data
 
+from regbayes.inference import dpmmgm_collapsed
 from regbayes.inference.limits import DPMeans, MaxMarginDPMeans, divergences
 from regbayes.inference.limits import max_margin_dp_means as module
 from regbayes.inference.limits.sweeps import Hyper
@@ -297,3 +302,114 @@ def test_warm_start_goes_on():
 def test_invalid_parameters_are_named(name, value):
     with pytest.raises(ValueError, match=f"{name}="):
         MaxMarginDPMeans(**{name: value}).fit(np.eye(3))
+
+
+# ----- The tie to the sampler
+
+SCALES = {"cost": 0.3, "ell": 1.5, "prior_scale": 0.7}
+PENALTY = 0.5
+
+
+def tempered(beta):
+    """``exp(-beta J)`` as settings of the program: covariances held at ``I/(2 beta)``, means almost without a prior.
+
+    Each cluster's mean costs ``sqrt(r)`` for either of its coordinates, which the concentration makes up for.
+    """
+    return {
+        "cost": beta * SCALES["cost"],
+        "ell": SCALES["ell"],
+        "prior_scale": SCALES["prior_scale"] / beta**0.5,
+        "concentration": np.exp(-beta * PENALTY) / 1e-6,
+        "prior_count": 1e-6,
+        "degrees_of_freedom": 1e13,
+        "scatter": 1e13 / (2 * beta),
+    }
+
+
+def three_groups(n=24, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 2)) / 3 + np.array([[0.0, 2.0], [2.0, 0.0], [-1.0, -1.0]])[np.arange(n) % 3]
+    return X, rng
+
+
+def descent_at(X, z, eta):
+    """The limit at labels and weights, the means being those of the labels."""
+    state = module.State(z, np.zeros((len(eta), 2)), eta, np.zeros((len(X), len(eta))))
+    descent = module.MarginDescent(X, state, "gaussian", Hyper(1.0, *SCALES.values()), PENALTY, False)
+    descent.state = descent.centred(state)
+    return descent
+
+
+def profiled(X, z, eta):
+    """``J`` at labels and weights (K, 2), clusters without data left out."""
+    kept = np.unique(z)
+    descent = descent_at(X, np.searchsorted(kept, z), eta[kept])
+    return descent.value(descent.state)
+
+
+def test_the_objective_is_the_tempered_program_s():
+    """``-log p/beta`` differs from ``J`` by what vanishes as fast as ``1/beta``, between any numbers of clusters."""
+    X, rng = three_groups()
+    states = [(np.arange(24) % 3, rng.normal(size=(3, 2))), (np.arange(24) % 2, rng.normal(size=(2, 2)))]
+    states += [(rng.integers(4, size=24), rng.normal(size=(4, 2))), (np.zeros(24, int), rng.normal(size=(1, 2)))]
+    errors = []
+    with jax.enable_x64(True):
+        for beta in (10.0, 100.0, 1000.0):
+            logs = []
+            for z, eta in states:
+                sites = {"z": z, "eta": np.pad(eta, [(0, 6 - len(eta)), (0, 0)])}
+                logs.append(-float(log_density(dpmmgm, (X,), {**tempered(beta), "max_clusters": 6}, sites)[0]) / beta)
+            J = [profiled(X, z, eta) for z, eta in states]
+            errors.append(np.abs(np.diff(logs) - np.diff(J)).max())
+    print(f"errors {errors} of {np.ptp(J):.1f}")
+    assert errors[0] < 0.1 * np.ptp(J)
+    np.testing.assert_array_less(errors[1:], np.array(errors[:-1]) / 8)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_at_large_beta_a_sweep_takes_the_best_labels(seed):
+    """One label after the other to where ``J``, with the best means, is least: a cluster or an empty slot.
+
+    An empty slot's weights are there already, so they cost no more.
+    """
+
+    def price(z):
+        empty = np.delete(eta, np.unique(z), axis=0)
+        return profiled(X, z, eta) + np.sum(empty**2) / (2 * SCALES["prior_scale"] ** 2)
+
+    X, rng = three_groups(seed=seed)
+    z, eta = rng.integers(3, size=24), 0.5 * rng.normal(size=(6, 2))
+    expected = z.copy()
+    for i in range(24):
+        moved = [np.where(np.arange(24) == i, k, expected) for k in range(6)]
+        expected = moved[int(np.argmin([price(labels) for labels in moved]))]
+    assert not np.array_equal(expected, z)
+    with jax.enable_x64(True):
+        kernel = dpmmgm_collapsed(functools.partial(dpmmgm, max_clusters=6), split_merge=0)
+        (sweep,) = [move for move in kernel.moves if "z" in move.sites]
+        sites, target = {"z": jnp.asarray(z), "eta": jnp.asarray(eta)}, kernel.target((X,), tempered(1000.0))
+        sites = sweep.step(random.split(random.key(0), 1), sites, None, target, {})[0]
+    np.testing.assert_array_equal(sites["z"], expected)
+
+
+def test_at_large_beta_the_sampler_stays_at_the_limit():
+    """Sweeps descend to a minimum of ``J`` and then do what an update of the limit does: nothing."""
+    X, rng = three_groups()
+    with jax.enable_x64(True):
+        kernel = dpmmgm_collapsed(functools.partial(dpmmgm, max_clusters=6), overrelaxation=0.0, split_merge=0)
+        settings = tempered(1000.0)
+        start = {"z": rng.integers(3, size=24), "eta": np.pad(0.5 * rng.normal(size=(3, 2)), [(0, 3), (0, 0)])}
+        state = kernel.init(random.key(0), 0, start, (X,), settings)
+        sweep = lambda state, _: (lambda new: (new, new.z))(kernel.sample(state, (X,), settings))  # noqa: E731
+        _, draws = jax.jit(lambda state: jax.lax.scan(sweep, state, None, length=1000))(state)
+    labels, eta = (np.asarray(draws[site]) for site in ("z", "eta"))
+    values = [profiled(X, labels[s], eta[s]) for s in (0, *range(800, 1000))]
+    kept = np.unique(labels[-1])
+    assert np.all(labels[800:] == labels[-1])
+    descent = descent_at(X, np.searchsorted(kept, labels[-1]), eta[-1, kept])
+    fitted = descent.fitted(descent.state)
+    best, noise = descent.value(fitted), fitted.eta.size / 1000  # at most a unit of beta J for each weight
+    print(f"J {values[0]:.3f}, then {np.mean(values[1:]):.3f}; the least {best:.3f}, K={len(kept)}")
+    assert values[0] > best + 2 * noise
+    assert abs(np.mean(values[1:]) - best) < 2 * noise
+    np.testing.assert_array_equal(descent.assigned(fitted).z, fitted.z)

@@ -331,8 +331,9 @@ def test_a_posterior_as_a_clustering():
     margin = PosteriorClustering("dpmmgm", num_tuning=10, num_warmup=5, num_samples=5, max_clusters=16, random_state=0)
     assert margin.fit_predict(X).shape == (200,)
     assert min(margin.cost_, margin.ell_) > 0
-    with pytest.raises(ValueError, match="max_clusters is too small"):
-        margin.set_params(program="dpgmm", max_clusters=2).fit(X)
+    grown = PosteriorClustering("dpgmm", num_warmup=5, num_samples=5, max_clusters=2, random_state=0).fit(X)
+    assert grown.max_clusters_ >= 4
+    assert grown.draws_["z"].max() < grown.max_clusters_
 
 
 def test_documents_with_a_few_labels(monkeypatch):

@@ -5,7 +5,7 @@ import pytest
 
 from regbayes.inference import tune_margin
 
-SETTINGS = {"max_clusters": 16, "prior_scale": 1.0}
+SETTINGS = {"num_sweeps": 40, "max_clusters": 16, "prior_scale": 1.0}  # one for all, so that they compile once
 
 
 @pytest.fixture(scope="module")
@@ -17,7 +17,7 @@ def X():
 
 
 def test_too_many_clusters_strengthen_the_margin_and_too_few_weaken_it(X):
-    one, many = (tune_margin(X, num_clusters=num, num_sweeps=40, **SETTINGS) for num in (1, 12))
+    one, many = (tune_margin(X, num_clusters=num, **SETTINGS) for num in (1, 12))
     assert one.cost * one.ell > 0.1 * 0.1 > many.cost * many.ell
     assert 0 < many.cost <= 0.1
     assert 0 < many.ell <= 0.1
@@ -34,17 +34,26 @@ def test_too_many_clusters_strengthen_the_margin_and_too_few_weaken_it(X):
 
 
 def test_the_number_without_a_margin_is_aimed_at_where_none_is_given(X):
-    found = tune_margin(X, num_sweeps=60, **SETTINGS)
+    found = tune_margin(X, **SETTINGS)
     assert found.num_clusters == 3
     assert not found.overflow
     assert len(np.unique(found.init_params["z"])) == found.trace["num_clusters"][-1]
-    again = tune_margin(X, num_sweeps=60, **SETTINGS)
+    again = tune_margin(X, **SETTINGS)
     assert (again.cost, again.ell) == (found.cost, found.ell)
     np.testing.assert_array_equal(again.init_params["z"], found.init_params["z"])
 
 
-def test_a_full_buffer_is_told(X):
-    assert tune_margin(X, num_clusters=3, num_sweeps=10, max_clusters=2).overflow
+def test_labels_take_the_place_of_the_chain_without_a_margin(X):
+    z = np.arange(45) % 3
+    start = tune_margin(X, num_clusters=3, init_params={"z": z}, **SETTINGS).trace["num_clusters"][0]
+    assert start == 3
+    with pytest.raises(ValueError, match="init_params has the site 'w'"):
+        tune_margin(X, num_clusters=3, init_params={"z": z, "w": z}, **SETTINGS)
+
+
+def test_a_full_buffer_is_told():
+    apart = 100 * np.stack([np.arange(45) % 9, np.arange(45) // 9], axis=1).astype(float)
+    assert tune_margin(apart, num_clusters=3, **SETTINGS).overflow
 
 
 @pytest.mark.parametrize(

@@ -165,13 +165,13 @@ def sampler(program: str, kernel: str | None, num_warmup: int, num_samples: int,
     moves = make(functools.partial(entry.program, **dict(bound)))
 
     def draw(key, start, data, options):
-        def sweep(state, _):
-            state = moves.sample(state, data, options)
+        def sweeps(state, num):
+            state = lax.fori_loop(0, num, lambda _, state: moves.sample(state, data, options), state)
             return state, state.z
 
         state = moves.init(key, num_warmup, start, data, options)
-        state = lax.fori_loop(0, num_warmup, lambda _, state: moves.sample(state, data, options), state)
-        state, draws = lax.scan(sweep, state, None, length=num_samples)
+        # The first draw takes the warm-up along, so that the sweep is compiled once.
+        state, draws = lax.scan(sweeps, state, jnp.ones(num_samples, int).at[0].add(num_warmup))
         return draws, state.overflow
 
     # One chain after the other: side by side, all branches of all moves would be taken.
@@ -190,10 +190,11 @@ class PosteriorClustering(ClusterMixin, BaseEstimator):
     :param num_warmup: sweeps before the draws, with the margin fixed.
     :param num_samples: draws.
     :param prior_scale: of the margin's weights.
-    :param max_clusters: slots of the buffer.
+    :param max_clusters: slots of the buffer, doubled until they suffice.
     :param random_state: seed of the draws.
 
-    Attributes: ``labels_``; ``draws_``, site -> draws; ``cost_`` and ``ell_``, of a margin; ``n_features_in_``.
+    Attributes: ``labels_``; ``draws_``, site -> draws; ``cost_`` and ``ell_``, of a margin; ``max_clusters_``, that
+    sufficed; ``n_features_in_``.
 
     >>> from regbayes.datasets import make_half_rings
     >>> X, y = make_half_rings(60)
@@ -207,8 +208,8 @@ class PosteriorClustering(ClusterMixin, BaseEstimator):
         program="dpgmm",
         n_clusters=None,
         num_tuning=200,
-        num_warmup=200,
-        num_samples=200,
+        num_warmup=100,
+        num_samples=100,
         prior_scale=0.1,
         max_clusters=64,
         random_state=None,
@@ -225,8 +226,15 @@ class PosteriorClustering(ClusterMixin, BaseEstimator):
     def fit(self, X, y=None):
         """Draw from the posterior given ``X`` (n, d)."""
         X = validate_data(self, X, dtype=np.float32)
-        seed, options, start = check_random_state(self.random_state).randint(2**31), {}, None
-        priors = gaussian_priors(X.shape[1])
+        seed, self.max_clusters_ = check_random_state(self.random_state).randint(2**31), self.max_clusters
+        while not self._draw(X, seed):
+            self.max_clusters_ *= 2
+        self.labels_ = point_estimate(self.draws_["z"]).labels
+        return self
+
+    def _draw(self, X: np.ndarray, seed: int) -> bool:
+        """Tune a margin and draw; whether the buffer sufficed."""
+        options, start, priors = {}, None, gaussian_priors(X.shape[1])
         if self.program == "dpmmgm":
             options["prior_scale"] = self.prior_scale
             tuned = inference.tune_margin(
@@ -234,21 +242,20 @@ class PosteriorClustering(ClusterMixin, BaseEstimator):
                 num_clusters=self.n_clusters,
                 num_sweeps=self.num_tuning,
                 seed=seed,
-                max_clusters=self.max_clusters,
+                max_clusters=self.max_clusters_,
                 **options,
                 **priors,
             )
+            if tuned.overflow:
+                return False
             self.cost_, self.ell_, start = tuned.cost, tuned.ell, tuned.init_params
             options |= {"cost": tuned.cost, "ell": tuned.ell}
-        bound = (("max_clusters", self.max_clusters),)
+        bound = (("max_clusters", self.max_clusters_),)
         draw = sampler(self.program, "collapsed", self.num_warmup, self.num_samples, bound)
         starts = None if start is None else jax.tree.map(lambda a: a[None], start)
         draws, overflow = draw(random.split(random.key(seed), 1), starts, (X,), {**options, **priors})
-        if np.any(overflow):
-            raise ValueError("max_clusters is too small for these data: the posterior needs more; raise max_clusters")
         self.draws_ = {site: np.asarray(values[0]) for site, values in draws.items()}
-        self.labels_ = point_estimate(self.draws_["z"]).labels
-        return self
+        return not np.any(overflow)
 
 
 def gaussian_priors(d: int) -> dict[str, dist.Distribution]:

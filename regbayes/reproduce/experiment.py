@@ -20,10 +20,12 @@ from sklearn.metrics import accuracy_score, f1_score
 from sklearn.model_selection import GridSearchCV, ParameterGrid, StratifiedGroupKFold, StratifiedKFold
 
 from .. import __version__
+from ..compiled import make_room
 
 __all__ = ["Experiment", "Method", "Metric", "Options", "OtherSettings", "Part", "evaluate", "run_experiment"]
 
 LIBRARIES = ("jax", "numpy", "numpyro", "scikit-learn", "scipy")
+ONE_THREAD = "--xla_cpu_multi_thread_eigen=false"
 LONG = 10.0  # seconds; a shorter fit is timed again, without compilation
 
 
@@ -229,13 +231,23 @@ def _run_cells(experiment: Experiment, keys: Sequence[Key], options: Options) ->
     if not experiment.side_by_side:
         yield from (_run_cell(experiment, key, options) for key in keys)
         return
+    _share_cores()
     tasks = (delayed(_run_cell)(experiment, key, options) for key in keys)
     yield from Parallel(options.n_jobs, return_as="generator_unordered")(tasks)
+
+
+def _share_cores() -> None:
+    """One thread of XLA for this process and its children, if it has not started: more of them wait for each other."""
+    flags = os.environ.get("XLA_FLAGS", "")
+    if ONE_THREAD not in flags:
+        os.environ["XLA_FLAGS"] = f"{flags} {ONE_THREAD}".strip()
+    os.environ.setdefault("NPROC", "1")
 
 
 def _run_cell(experiment: Experiment, key: Key, options: Options) -> tuple[Key, dict, float]:
     setting, method, seed = key
     start = time.perf_counter()
+    make_room()
     result = experiment.cell(setting, experiment.methods[method], seed, options)
     return key, result, time.perf_counter() - start
 
