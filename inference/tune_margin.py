@@ -54,10 +54,12 @@ def tune_margin(
     r"""Choose ``cost`` and ``ell`` of :func:`regbayes.models.dpmmgm` so that it finds ``num_clusters`` clusters.
 
     The chain starts where as many sweeps of :func:`~regbayes.models.dpgmm`, without a margin, have led. Then each sweep
-    ``t = 1, 2, ...`` compares the number of clusters with the one wanted. Where there are too many one of the two, at
-    random, grows by ``u/t`` with ``u`` uniform; where there are too few it falls, at most to half of what it is. Both
-    decrease the number of clusters as they grow, so the number settles as the steps shrink. This is a warm-up: the
-    margin changes while it runs, so its sweeps are no draws of any posterior. Draw with what it returns:
+    compares the number of clusters with the one wanted. Where there are too many one of the two, at random, grows by
+    ``u/t`` with ``u`` uniform, at most to twice what it is; where there are too few it falls, at most to half. Both
+    decrease the number of clusters as they grow, so the number settles as the steps shrink. The paper lets ``t`` count
+    all sweeps; here it counts the turns, from too many to too few or back (Kesten's rule), as otherwise the margin
+    stands still before it is strong enough, or long after it was too strong. This is a warm-up: the margin changes
+    while it runs, so its sweeps are no draws of any posterior. Draw with what it returns:
 
     >>> from jax import random
     >>> from numpyro.infer import MCMC
@@ -82,6 +84,7 @@ def tune_margin(
     **References**
 
     1. *Robust Bayesian max-margin clustering*, Chen, Zhu and Zhang, NIPS (2014), section 6.1.
+    2. *Accelerated stochastic approximation*, Kesten, Annals of Mathematical Statistics 29 (1958).
     """
     if num_sweeps < 1:
         raise ValueError(f"num_sweeps must be at least 1, found {num_sweeps}")
@@ -139,23 +142,26 @@ def _sweeps(kernel: MoveKernel, state: KernelState, X, settings, margin, wanted,
     """The sweeps as one compiled loop."""
 
     def step(carry: tuple, t: jax.Array) -> tuple[tuple, dict[str, jax.Array]]:
-        state, margin = carry
+        state, margin, last, turns = carry
         given = {**settings, **margin}
         state = kernel.sample(kernel.refresh(state, (X,), given), (X,), given)
         told = {**margin, "num_clusters": state.num_active}
         if margin:
-            key = random.fold_in(state.rng_key, t)
-            margin = _step(key, margin, t, jnp.sign(state.num_active - wanted))
-        return (state, margin), told
+            way = jnp.sign(state.num_active - wanted)
+            turns = turns + (way * last < 0)
+            last = jnp.where(way == 0, last, way)
+            margin = _step(random.fold_in(state.rng_key, t), margin, way / turns)
+        return (state, margin, last, turns), told
 
-    carry, trace = lax.scan(step, (state, margin), jnp.arange(1, num_sweeps + 1))
-    return carry[0], trace
+    start = state, margin, jnp.zeros((), int), jnp.ones((), int)
+    (state, *_), trace = lax.scan(step, start, jnp.arange(1, num_sweeps + 1))
+    return state, trace
 
 
-def _step(key: jax.Array, margin: dict[str, jax.Array], t: jax.Array, direction: jax.Array) -> dict[str, jax.Array]:
-    """One of ``cost`` and ``ell``, at random, moved by ``u/t``; neither falls by more than half."""
+def _step(key: jax.Array, margin: dict[str, jax.Array], size: jax.Array) -> dict[str, jax.Array]:
+    """One of ``cost`` and ``ell``, at random, moved by up to ``size``; neither to less than half or more than twice."""
     u, coin = random.uniform(key, (2,))
-    moved = {name: jnp.maximum(value + direction * u / t, value / 2) for name, value in margin.items()}
+    moved = {name: jnp.clip(value + size * u, value / 2, value * 2) for name, value in margin.items()}
     return {
         "cost": jnp.where(coin < 0.5, moved["cost"], margin["cost"]),
         "ell": jnp.where(coin < 0.5, margin["ell"], moved["ell"]),

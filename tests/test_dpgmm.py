@@ -432,6 +432,15 @@ def test_settings_that_do_not_fit_are_refused(settings, message):
         trace(seed(dpgmm, 0)).get_trace(data(4, 2), **settings)
 
 
+def test_data_without_a_density_are_refused():
+    """Under a prior on their scatter, collinear columns would draw it to a singular one."""
+    X = data(8, 2)
+    X = np.column_stack([X, X.sum(1)])
+    with pytest.raises(ValueError, match=r"all of its 3 dimensions where scatter has a prior, found 2.*2 principal"):
+        trace(seed(dpgmm, 0)).get_trace(X, scatter=dist.Wishart(4.0, scale_matrix=np.eye(3)))
+    trace(seed(dpgmm, 0)).get_trace(X)
+
+
 def test_priors_that_are_not_conjugate_are_refused():
     kernel, args = dpgmm_slice(functools.partial(dpgmm, max_clusters=4)), (data(4, 2),)
     for name, prior in (("concentration", dist.LogNormal(0.0, 1.0)), ("prior_count", dist.LogNormal(0.0, 1.0))):

@@ -25,12 +25,19 @@ def test_too_many_clusters_strengthen_the_margin_and_too_few_weaken_it(X):
         cost, ell, num = (found.trace[name] for name in ("cost", "ell", "num_clusters"))
         assert len(num) == 40
         assert cost[0] == ell[0] == np.float32(0.1)
-        # One of the two moves after every sweep, towards the number wanted and by 1/t at most; neither when it is met.
+        # One of the two moves after every sweep, towards the number wanted; neither when it is met.
         moves = np.stack([np.diff(cost), np.diff(ell)])
         wanted = np.sign(num - found.num_clusters)[:-1]
         assert np.all(np.sum(moves != 0, 0) == (wanted != 0))
         np.testing.assert_array_equal(np.sign(moves.sum(0)), wanted)
-        assert np.all(np.abs(moves).max(0) <= 1 / np.arange(1, 40) + 1e-6)
+        # It moves by at most one over the turns so far, and to between half and twice.
+        signs = wanted[wanted != 0]
+        turns = np.ones(len(wanted))
+        turns[wanted != 0] += np.concatenate([[0], np.cumsum(signs[1:] != signs[:-1])])[: len(signs)]
+        turns = np.maximum.accumulate(turns)
+        assert np.all(np.abs(moves).max(0) <= 1 / turns + 1e-6)
+        for values in (cost, ell):
+            assert np.all((values[1:] / values[:-1] >= 0.5 - 1e-6) & (values[1:] / values[:-1] <= 2 + 1e-6))
 
 
 def test_the_number_without_a_margin_is_aimed_at_where_none_is_given(X):
@@ -51,9 +58,8 @@ def test_labels_take_the_place_of_the_chain_without_a_margin(X):
         tune_margin(X, num_clusters=3, init_params={"z": z, "w": z}, **SETTINGS)
 
 
-def test_a_full_buffer_is_told():
-    apart = 100 * np.stack([np.arange(45) % 9, np.arange(45) // 9], axis=1).astype(float)
-    assert tune_margin(apart, num_clusters=3, **SETTINGS).overflow
+def test_a_full_buffer_is_told(X):
+    assert tune_margin(X, num_clusters=3, init_params={"z": np.arange(45) % 16}, **SETTINGS).overflow
 
 
 @pytest.mark.parametrize(
