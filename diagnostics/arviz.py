@@ -2,17 +2,25 @@
 
 import dataclasses
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import numpyro
 import scipy.sparse
 import xarray as xr
 from arviz_base import from_dict
 from numpyro.distributions import Distribution
+from numpyro.handlers import seed as seeded
+from numpyro.handlers import substitute, trace
 from numpyro.infer import MCMC
+
+from .. import __version__
+from ..inference.kernel import program_name
+from ..models.factors import MARGIN
+from .structure import LABELS, dims_of
 
 
 def to_datatree(
@@ -25,14 +33,17 @@ def to_datatree(
     """The draws of a finished run, with the kernel's diagnostics.
 
     Groups: ``posterior`` (the sites), ``sample_stats`` (``lp``, the program's log joint, where it was collected
-    with ``extra_fields=("log_joint",)``, and every other collected field) and ``constant_data`` (the program's array
-    arguments). Attributes name the program, the kernel, the hyper-parameters and the versions.
+    with ``extra_fields=("log_joint",)``; ``training_loss``, the mean loss that the program's max-margin factors give a
+    datum; and every other collected field) and ``constant_data`` (the program's array arguments). Attributes name the
+    program, the kernel, the hyper-parameters (those that are None are left out) and the versions.
 
     Max-margin factors do not appear as observed data, which they are not; that is why this uses ArviZ's
-    ``from_dict`` and not its NumPyro converter.
+    ``from_dict`` and not its NumPyro converter. All of it goes through a file: ``dt.to_netcdf("fit.nc")``, later
+    ``xarray.open_datatree("fit.nc")``.
 
     :param mcmc: after ``run``.
-    :param dims: names of the axes of sites or data, without chain and draw.
+    :param dims: names of the axes of sites or data, without chain and draw; those of the zoo's programs are known.
+        ``cluster``, ``topic`` and ``latent_feature`` say that an axis is numbered at will.
     :param coords: values along named axes.
     :param seed: recorded in the attributes when given.
 
@@ -49,44 +60,76 @@ def to_datatree(
     >>> dt["posterior"]["eta"].dims, dt["sample_stats"]["lp"].shape
     (('chain', 'draw', 'feature'), (1, 20))
     """
-    posterior = {site: np.asarray(value) for site, value in mcmc.get_samples(group_by_chain=True).items()}
-    fields = mcmc.get_extra_fields(group_by_chain=True)
+    overflow = bool(np.any(getattr(mcmc.last_state, "overflow", False)))
+    return assemble(
+        mcmc.sampler,
+        mcmc.get_samples(group_by_chain=True),
+        mcmc.get_extra_fields(group_by_chain=True),
+        (mcmc._args, mcmc._kwargs),  # NumPyro keeps them for itself
+        overflow=overflow,
+        attrs={"num_warmup": mcmc.num_warmup, "thinning": mcmc.thinning, **({} if seed is None else {"seed": seed})},
+        dims=dims,
+        coords=coords,
+    )
+
+
+def assemble(
+    sampler: Any,
+    samples: Mapping[str, Any],
+    fields: Mapping[str, Any],
+    arguments: tuple[tuple, dict[str, Any]],
+    *,
+    overflow: bool,
+    attrs: Mapping[str, Any],
+    dims: Mapping[str, Sequence[str]] | None = None,
+    coords: Mapping[str, Sequence[Any]] | None = None,
+) -> xr.DataTree:
+    """The draws ``samples`` and the states' ``fields``, both (chain, draw, ...), of a kernel given its arguments."""
+    posterior = {site: np.asarray(value) for site, value in samples.items()}
     stats = {_STATS.get(name, name): np.asarray(value) for name, value in fields.items() if np.ndim(value) == 2}
     if "potential_energy" in fields:  # an HMC run: the log joint up to the Jacobian of its transforms
         stats["lp"] = -stats.pop("potential_energy")
-    data, settings = _arguments(mcmc)
-    if np.any(getattr(mcmc.last_state, "overflow", False)):
+    model = getattr(sampler, "model", None)
+    data, settings = _arguments(model, *arguments)
+    if overflow:
         size = " or ".join(name for name in settings if name.startswith("max_")) or "the buffer's size"
         raise ValueError(f"a chain's buffer was full, so its draws are truncated; raise {size} and run again")
+    if model is not None and (loss := _training_loss(model, posterior, *arguments)) is not None:
+        stats["training_loss"] = loss
     groups = {"posterior": posterior, "sample_stats": stats, "constant_data": data}
+    program = "unknown" if model is None else program_name(model)
     attrs = {
-        "program": getattr(mcmc.sampler, "name", type(mcmc.sampler).__name__),
-        "kernel": type(mcmc.sampler).__name__,
-        "num_warmup": mcmc.num_warmup,
-        "thinning": mcmc.thinning,
+        "program": program,
+        "kernel": getattr(sampler, "name", type(sampler).__name__),
+        **attrs,
         **{f"argument_{name}": value for name, value in settings.items()},
-        **({} if seed is None else {"seed": seed}),
         "inference_library": "regbayes",
+        "inference_library_version": __version__,
         **{f"{module.__name__}_version": module.__version__ for module in (jax, numpyro)},
     }
-    known = {name: list(axes) for name, axes in (dims or {}).items()}
-    if unknown := [name for name in known if name not in posterior and name not in data]:
+    if unknown := [name for name in dims or {} if name not in posterior and name not in data]:
         raise ValueError(f"dims names {unknown}, found sites {list(posterior)} and data {list(data)}")
-    return from_dict(
+    ranks = {**{k: v.ndim for k, v in data.items()}, **{k: v.ndim - 2 for k, v in posterior.items()}}
+    named = {**dims_of(program, ranks), **{name: list(axes) for name, axes in (dims or {}).items()}}
+    dt = from_dict(
         {name: group for name, group in groups.items() if group},
-        dims=known,
+        dims=named,
         coords={name: np.asarray(values) for name, values in (coords or {}).items()},
         attrs={"/": attrs, "posterior": attrs},
     )
+    for site, dim in LABELS.get(program, {}).items():
+        if site in posterior:
+            dt["posterior"][site].attrs["labels"] = dim
+    return dt
 
 
 _STATS = {"log_joint": "lp"}
 
 
-def _arguments(mcmc: MCMC) -> tuple[dict[str, np.ndarray], dict[str, float | int | str]]:
+def _arguments(
+    model: Callable | None, args: tuple, kwargs: dict[str, Any]
+) -> tuple[dict[str, np.ndarray], dict[str, float | int | str]]:
     """The program's arguments, apart: arrays, and scalar hyper-parameters, defaults filled in."""
-    args, kwargs = mcmc._args, mcmc._kwargs  # NumPyro keeps them for itself
-    model = getattr(mcmc.sampler, "model", None)
     if model is None:
         return {}, {}
     bound = inspect.signature(model).bind(*args, **kwargs)
@@ -94,11 +137,40 @@ def _arguments(mcmc: MCMC) -> tuple[dict[str, np.ndarray], dict[str, float | int
     given = {name: value for name, value in bound.arguments.items() if value is not None}
     values = {part: value for name, whole in given.items() for part, value in _parts(name, whole).items()}
     arrays = {name: np.asarray(value) for name, value in values.items() if np.ndim(value) > 0}
-    scalars = {name: value for name, value in values.items() if name not in arrays and np.ndim(value) == 0}
-    return arrays, {
-        name: str(value) if isinstance(value, str | Distribution) else np.asarray(value).item()
-        for name, value in scalars.items()
-    }
+    return arrays, {name: _attribute(value) for name, value in values.items() if name not in arrays}
+
+
+def _attribute(value: Any) -> float | int | str:
+    """A hyper-parameter as files can hold it: a number (1 for True), or the text of a prior or a function's name."""
+    if isinstance(value, Distribution):
+        parameters = ", ".join(f"{name}={np.asarray(getattr(value, name))}" for name in value.arg_constraints)
+        return f"{type(value).__name__}({parameters})"
+    if isinstance(value, str) or callable(value):
+        return getattr(value, "__name__", str(value))
+    number = np.asarray(value).item()
+    return int(number) if isinstance(number, bool) else number
+
+
+def _training_loss(model: Callable, posterior: Mapping[str, np.ndarray], args: tuple, kwargs: dict) -> Any:
+    """(chain, draw) mean loss of a datum under the program's max-margin factors; None where there are none."""
+
+    def sites_at(draw: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+        return trace(substitute(seeded(model, jax.random.key(0)), data=draw)).get_trace(*args, **kwargs)
+
+    first = sites_at({site: draws[0, 0] for site, draws in posterior.items()})
+    latent = [name for name, site in first.items() if site["type"] == "sample" and not site["is_observed"]]
+    margins = [name for name, site in first.items() if site["type"] == "sample" and MARGIN in site["infer"]]
+    if not margins or any(site not in posterior for site in latent):
+        return None
+
+    def loss(draw: Mapping[str, jax.Array]) -> jax.Array:
+        found = sites_at(draw)
+        factors = [(found[name]["fn"].log_prob(found[name]["value"]), found[name]["infer"][MARGIN]) for name in margins]
+        return sum((jnp.mean(-log_factor / (2 * margin["cost"])) for log_factor, margin in factors), jnp.zeros(()))
+
+    draws = {site: posterior[site].reshape(-1, *posterior[site].shape[2:]) for site in latent}
+    losses = jax.jit(lambda draws: jax.lax.map(loss, draws))(draws)
+    return np.asarray(losses).reshape(posterior[latent[0]].shape[:2])
 
 
 def _parts(name: str, value: Any) -> dict[str, Any]:

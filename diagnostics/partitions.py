@@ -25,7 +25,8 @@ from numpy.typing import ArrayLike
 from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import squareform
 
-SITE = "z"
+from .structure import label_site
+
 STARTS = 3  # candidates that single data are moved in
 ROUNDING = 1e-12  # a fall as small, in units of f, is none
 
@@ -43,7 +44,7 @@ class PointEstimate(NamedTuple):
 def coclustering(draws: Draws) -> np.ndarray:
     """The posterior similarity matrix: how often two data are in one cluster.
 
-    :param draws: labels (..., n), draws first, or a ``DataTree`` of draws with the site ``z``.
+    :param draws: labels (..., n), draws first, or a ``DataTree`` of draws of a mixture.
     :return: (n, n), from 0 to 1.
 
     >>> from regbayes.diagnostics import coclustering
@@ -58,7 +59,7 @@ def coclustering(draws: Draws) -> np.ndarray:
 def num_clusters(draws: Draws) -> np.ndarray:
     """The number of clusters in every draw.
 
-    :param draws: labels (..., n), or a ``DataTree`` of draws with the site ``z``.
+    :param draws: labels (..., n), or a ``DataTree`` of draws of a mixture.
     :return: the shape of the draws, for a ``DataTree`` (chain, draw).
 
     >>> from regbayes.diagnostics import num_clusters
@@ -75,7 +76,7 @@ def point_estimate(draws: Draws, loss: str = "vi", *, probability: float = 0.95)
     All distinct draws and the cuts of an average-linkage tree of ``1 - coclustering(draws)`` are compared; in the
     best of them single data go where the expected distance falls most, until none does.
 
-    :param draws: labels (..., n), draws first, or a ``DataTree`` of draws with the site ``z``.
+    :param draws: labels (..., n), draws first, or a ``DataTree`` of draws of a mixture.
     :param loss: "vi", the variation of information, or "binder".
     :param probability: the share of the draws within the credible radius.
 
@@ -126,9 +127,10 @@ def _labels(draws: Draws) -> np.ndarray:
     """(..., n) integer labels, draws first."""
     if isinstance(draws, xr.DataTree):
         posterior = draws["posterior"].to_dataset() if "posterior" in draws.children else draws.to_dataset()
-        if SITE not in posterior:
-            raise ValueError(f"draws must have the site {SITE!r}, found {list(posterior.data_vars)}; pass its labels")
-        z = posterior[SITE].transpose("chain", "draw", ...).to_numpy()
+        site = label_site(posterior)
+        if site is None:
+            raise ValueError(f"draws must have clusters' labels, found {list(posterior.data_vars)}; pass the labels")
+        z = posterior[site].transpose("chain", "draw", ...).to_numpy()
     else:
         z = np.asarray(draws)
     if z.ndim < 2 or z.dtype.kind not in "iu" or not z.size:

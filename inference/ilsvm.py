@@ -134,6 +134,7 @@ def ilsvm_predict(
     feature_scale: ArrayLike = 1.0,
     extra_features: bool = False,
     intercept: bool = True,
+    each: bool = False,
     **_: object,
 ) -> Prediction:
     """Classes of new inputs: the largest of the scores averaged over draws, and how the draws' votes are shared out.
@@ -147,6 +148,7 @@ def ilsvm_predict(
     :param num_sweeps: over the features of new data for each draw; the next draw goes on from there.
     :param seed: seed of the sweeps.
     :param concentration: it and the others as the program was given them; what the draws tell is not read.
+    :param each: what each draw says, with a leading axis, instead of the average.
     :return: labels (n',), averaged scores (n', L), votes (n', L).
 
     **Example**: see :func:`regbayes.models.ilsvm`.
@@ -189,12 +191,15 @@ def ilsvm_predict(
 
         Z_new, _ = lax.fori_loop(0, num_sweeps * M, entry, (Z_new, X - Z_new @ W.T))
         f = jnp.concatenate([Z_new, appended], axis=1) @ sites["eta"].T
-        return (Z_new, f_sum + f, votes + jax.nn.one_hot(jnp.argmax(f, axis=1), L, dtype=f.dtype)), None
+        vote = jax.nn.one_hot(jnp.argmax(f, axis=1), L, dtype=f.dtype)
+        return (Z_new, f_sum + f, votes + vote), (f, vote) if each else None
 
     zeros = jnp.zeros((len(X), L), X.dtype)
     start = (jnp.zeros((len(X), M), X.dtype), zeros, zeros)
     steps = (random.split(random.key(seed), num), sites, alphas)
-    _, f, votes = jax.jit(lambda steps: lax.scan(visit, start, steps)[0])(steps)
+    (_, f, votes), every = jax.jit(lambda steps: lax.scan(visit, start, steps))(steps)
+    if each:
+        return Prediction(jnp.argmax(every[0], axis=-1), *every)
     return Prediction(jnp.argmax(f, axis=1), f / num, votes / num)
 
 

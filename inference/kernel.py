@@ -93,7 +93,7 @@ class MoveKernel(MCMCKernel):
             raise ValueError(f"moves must be a non-empty list of moves, found {list(moves)}")
         self._model, self._num_active = model, num_active
         self._signature = inspect.signature(model)
-        self.name = name or _program_name(model)
+        self.name = name or program_name(model)
         self._has_deterministic = False
         self._sample_fn: Callable | None = None  # MCMC calls `init` while this is None
         self._init_fn: tuple[Any, Callable] | None = None
@@ -255,7 +255,7 @@ class MoveKernel(MCMCKernel):
         return {**self.__dict__, "_sample_fn": None, "_init_fn": None}
 
 
-def _program_name(model: Callable) -> str:
+def program_name(model: Callable) -> str:
     """A readable name: that of the function behind partial applications and handlers."""
     while not hasattr(model, "__name__"):
         model = getattr(model, "func", None) or getattr(model, "fn", None) or type(model)

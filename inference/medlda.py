@@ -163,12 +163,20 @@ def medlda_transform(
 
 
 def medlda_predict(
-    draws: Sites, X: Any, *, alpha: ArrayLike = 10.0, num_sweeps: int = 10, seed: int = 0, host: bool | None = None
+    draws: Sites,
+    X: Any,
+    *,
+    alpha: ArrayLike = 10.0,
+    num_sweeps: int = 10,
+    seed: int = 0,
+    host: bool | None = None,
+    each: bool = False,
 ) -> Prediction:
     """Classes of new documents: the largest of the draws' averaged scores; and how the draws' own votes are shared out.
 
     :param draws: sites ``phi`` (S, T, V) and ``eta`` (S, L, T).
     :param X: it and the others as for :func:`medlda_transform`.
+    :param each: what each draw says, with a leading axis, instead of the average.
     :return: labels (n,), averaged scores (n, L), votes (n, L).
 
     **Example**: see :func:`regbayes.models.medlda`.
@@ -179,8 +187,8 @@ def medlda_predict(
         f = x @ draw["eta"].T
         return f, jax.nn.one_hot(jnp.argmax(f, axis=1), f.shape[1], dtype=f.dtype)
 
-    f, votes = _average(seed, sites, corpus, alpha, num_sweeps, host, vote)
-    return Prediction(jnp.argmax(f, axis=1), f, votes)
+    f, votes = _average(seed, sites, corpus, alpha, num_sweeps, host, vote, each)
+    return Prediction(jnp.argmax(f, axis=-1), f, votes)
 
 
 def medlda_regression_predict(
@@ -198,9 +206,16 @@ def medlda_regression_predict(
 
 
 def _average(
-    seed: int, draws: Sites, corpus: Corpus, alpha, num_sweeps: int, host: bool | None, value: Callable
+    seed: int,
+    draws: Sites,
+    corpus: Corpus,
+    alpha,
+    num_sweeps: int,
+    host: bool | None,
+    value: Callable,
+    each: bool = False,
 ) -> Any:
-    """The average over draws of a function of new documents' shares (n, T) and the draw, after sweeps given it."""
+    """The average over draws, or each, of a function of new documents' shares (n, T) and the draw, after sweeps."""
     (S, T, _), dtype = draws["phi"].shape, draws["phi"].dtype
     on_host = on_cores.available() if host is None else host
 
@@ -214,6 +229,8 @@ def _average(
         key_z, key = random.split(key)
         z = random.randint(key_z, (corpus.num_tokens,), 0, T, jnp.int32)
         steps = random.split(key, S), draws
+        if each:
+            return lax.scan(visit, z, steps)[1]
         first = jax.tree.map(lambda leaf: leaf[0], steps)
         zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(visit, z, first)[1])
 
@@ -223,4 +240,5 @@ def _average(
 
         return lax.scan(add, (z, zeros), steps)[0][1]
 
-    return jax.tree.map(lambda total: total / S, jax.jit(run)(random.key(seed), draws))
+    found = jax.jit(run)(random.key(seed), draws)
+    return found if each else jax.tree.map(lambda total: total / S, found)

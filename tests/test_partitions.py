@@ -127,7 +127,7 @@ def test_trees_of_draws():
     np.testing.assert_array_equal(coclustering(dt), coclustering(z))
     assert num_clusters(dt).shape == (3, 4)
     np.testing.assert_array_equal(point_estimate(dt).labels, point_estimate(z.reshape(3, 4, 6)).labels)
-    with pytest.raises(ValueError, match=r"draws must have the site 'z', found \['eta'\]"):
+    with pytest.raises(ValueError, match=r"draws must have clusters' labels, found \['eta'\]"):
         coclustering(from_dict({"posterior": {"eta": np.ones((1, 4))}}))
 
 

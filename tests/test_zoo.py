@@ -7,13 +7,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import xarray as xr
 from jax import lax, random
 from numpyro.handlers import seed, trace
 from numpyro.infer import MCMC
 from numpyro.infer.mcmc import MCMCKernel
 
 import regbayes
-from regbayes.diagnostics import conformance, to_datatree
+from regbayes.diagnostics import conformance, summary, to_datatree
 from regbayes.inference import load_state, save_state
 
 NAMES = regbayes.zoo.names()
@@ -132,7 +133,7 @@ def test_a_chain_resumed_from_a_file_is_the_same_bit_for_bit(name, kernel, num_c
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_conversion_to_arviz(name):
+def test_conversion_to_arviz(name, tmp_path):
     kernel = list(regbayes.zoo[name].kernels)[-1]
     dt = to_datatree(run(name, kernel, num_chains=2, chain_method="vectorized"), seed=0)
     assert dt["sample_stats"]["lp"].shape == (2, 20)
@@ -141,6 +142,33 @@ def test_conversion_to_arviz(name):
     assert dt.attrs["seed"] == 0
     assert "observed_data" not in dt.children  # a factor is not an observation
     assert set(dt["constant_data"].data_vars) == {"X", "y", "landmarks"} & set(parameters)
+    assert dt.attrs["program"] == regbayes.zoo[name].program.__name__
+    assert kernel in dt.attrs["kernel"]
+    check_axes(name, dt)
+    check_file(dt, tmp_path / "fit.nc")
+
+
+def check_axes(name, dt):
+    """Every axis has a name, and a summary lists no slots."""
+    posterior = dt["posterior"].to_dataset()
+    axes = [dim for group in ("posterior", "constant_data") for dim in dt[group].dims]
+    assert not any("_dim_" in str(dim) for dim in axes), axes
+    table = summary(dt)
+    assert table.index[0] == "lp"
+    assert len(table) < 15
+    assert np.isfinite(table["mean"]).all()
+    assert ("training_loss" in table.index) == (name not in ("dpgmm", "dpmnl", "ctm", "ibp"))
+    hidden = {"cluster", "topic", "latent_feature", "feature_weight", "datum", "document", "token"}
+    assert set(table.attrs["left_out"]) == {site for site in posterior if hidden & set(posterior[site].dims)}
+
+
+def check_file(dt, path):
+    """The way to a file and back keeps everything."""
+    dt.to_netcdf(path)
+    with xr.open_datatree(path) as found:
+        assert found.identical(dt)
+        assert found.attrs == dt.attrs
+        assert found["posterior"].attrs == dt["posterior"].attrs
 
 
 def test_a_saved_state_is_recognised(tmp_path):

@@ -1,0 +1,145 @@
+"""A mixture of classifiers in the plane: decision regions, components and their margins."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.patches import Ellipse
+
+from ...inference import dpmnl_predict, isvm_predict
+from ..predictive import settings_of
+from ..relabelling import relabel
+from ..structure import flat_draws
+from .decision import _check_names, _check_plane, _draw_points, _draw_vote, _draw_vote_scale, _gaps, _grid
+from .style import axes_or_new
+
+RADIUS = 2.0
+"""Of the ellipses, in standard deviations."""
+COMMON = 0.5
+"""A component is shown that this share of the draws has."""
+WEIGHTS = {"isvm": "eta", "dpmnl": "beta"}
+
+
+def plot_mixture_decision(
+    dt: xr.DataTree,
+    X: Any = None,
+    y: Any = None,
+    *,
+    class_names: Sequence[str] | None = None,
+    feature_names: Sequence[str] = ("$x_1$", "$x_2$"),
+    num_draws: int = 200,
+    resolution: int = 100,
+    ax: Axes | None = None,
+) -> Axes:
+    """Decision regions of a mixture of classifiers in the plane, its components, and their margins.
+
+    The background is the vote of the draws, white at a tie, and the thick line the boundary of the averaged
+    discriminant. Draws are renumbered (:func:`relabel`), and each cluster that half of them have is shown by its mean:
+    an ellipse of two standard deviations, in it the component's own boundary (thin) and, for the infinite SVM, its
+    margins (dashed).
+
+    :param dt: draws of ``isvm`` with the Gaussian likelihood or of ``dpmnl``, as :func:`to_datatree` makes them.
+    :param X: (n, 2) inputs to show; by default those of the fit.
+    :param y: (n,) their labels.
+    :param class_names: L names for the legend.
+    :param feature_names: names of the two axes.
+    :param num_draws: at most so many draws vote, evenly spaced.
+    :param resolution: points of the grid along each axis.
+    :param ax: where to draw; by default a new figure.
+    :return: the axes.
+
+    **Example**
+
+    >>> from jax import random
+    >>> from numpyro.infer import MCMC
+    >>> import regbayes
+    >>> from regbayes.diagnostics import plot_mixture_decision, to_datatree
+    >>> (X, y), settings = regbayes.zoo["isvm"].example()
+    >>> mcmc = MCMC(regbayes.zoo["isvm"].kernels["collapsed"](), num_warmup=20, num_samples=20, progress_bar=False)
+    >>> mcmc.run(random.key(0), X, y, **settings)
+    >>> plot_mixture_decision(to_datatree(mcmc), resolution=20).get_xlabel()
+    '$x_1$'
+    """
+    program = dt.attrs.get("program")
+    if program not in WEIGHTS or dt.attrs.get("argument_likelihood", "gaussian") != "gaussian":
+        raise ValueError(
+            f"dt must be of isvm with the Gaussian likelihood or of dpmnl, found {program!r}; use plot_decision"
+        )
+    data = dt["constant_data"]
+    X, y = _check_plane(data["X"].to_numpy() if X is None else X, data["y"].to_numpy() if y is None else y)
+    box, points = _grid(X, resolution)
+    draws = flat_draws(dt["posterior"].to_dataset())
+    step = -(-len(draws["z"]) // num_draws)
+    predict = isvm_predict if program == "isvm" else dpmnl_predict
+    found = predict({name: array[::step] for name, array in draws.items()}, points, **settings_of(dt, predict, draws))
+    votes, f = np.asarray(found.votes), np.asarray(found.discriminant)
+    scores = f if f.ndim == 2 else np.stack([-f / 2, f / 2], axis=1)
+    num_classes = votes.shape[1]
+    names = _check_names(class_names, num_classes)
+    shape = (resolution, resolution)
+    ax = axes_or_new(ax, (7, 5.4))
+    _draw_vote(ax, votes.reshape(*shape, num_classes), box)
+    _draw_lines(ax, _gaps(scores).reshape(*shape, num_classes), box, {0.0: "solid"}, 2.0)
+    _draw_points(ax, X, y, names)
+    margin = float(dt.attrs["argument_ell"]) if program == "isvm" else None
+    _draw_components(ax, relabel(dt), WEIGHTS[program], points, shape, box, margin)
+    ax.set(xlim=box[:2], ylim=box[2:], xlabel=feature_names[0], ylabel=feature_names[1])
+    _draw_vote_scale(ax, num_classes, names)
+    handles, labels = ax.get_legend_handles_labels()
+    lines = {"mean boundary": ("solid", 2.0), "a component's own": ("solid", 1.0)}
+    lines |= {"its margins": ("dashed", 1.0)} if margin is not None else {}
+    handles += [Line2D([], [], color="0.1", linewidth=width, linestyle=style) for style, width in lines.values()]
+    handles.append(Line2D([], [], marker="o", linestyle="none", markersize=11, color="none", markeredgecolor="0.3"))
+    labels += [*lines, "component, 2 sd"]
+    ax.legend(handles, labels, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, frameon=False)
+    return ax
+
+
+def _draw_components(
+    ax: Axes,
+    dt: xr.DataTree,
+    weights: str,
+    points: np.ndarray,
+    shape: tuple[int, int],
+    box: tuple[float, ...],
+    ell: float | None,
+) -> None:
+    """An ellipse and the classifier's lines for each cluster that most draws have, from the draws that have it."""
+    sites = flat_draws(dt["posterior"].to_dataset())
+    z = sites["z"]
+    for k in np.unique(z):
+        has = np.any(z == k, axis=1)
+        if has.mean() < COMMON:
+            continue
+        mu = sites["mu"][has, k].mean(0)
+        if "sigma2" in sites:
+            spread = np.sqrt(sites["sigma2"][has, k].mean(0))
+        else:
+            variance = sites["variance"][has].mean() if "variance" in sites else dt.attrs["argument_variance"]
+            spread = np.full(2, np.sqrt(variance))
+        width, height = 2 * RADIUS * spread
+        ax.add_patch(Ellipse(mu, width, height, facecolor="none", edgecolor="0.3", linewidth=1.2, zorder=2))
+        eta = sites[weights][has, k].mean(0)
+        inputs = np.concatenate([points, np.ones((len(points), 1))], axis=1)[:, : eta.shape[-1]]
+        f = inputs @ eta.T
+        scores = f if f.ndim == 2 else np.stack([-f / 2, f / 2], axis=1)
+        inside = np.sum(((points - mu) / (RADIUS * spread)) ** 2, axis=1) <= 1
+        gaps = np.where(inside[:, None], _gaps(scores), np.nan).reshape(*shape, -1)
+        levels = {0.0: "solid"} if ell is None else {0.0: "solid", ell: "dashed"}
+        _draw_lines(ax, gaps, box, levels, 1.0)
+
+
+def _draw_lines(ax: Axes, gaps: np.ndarray, box: tuple[float, ...], levels: dict[float, str], width: float) -> None:
+    """Where each class leads by a level."""
+    if np.all(np.isnan(gaps)):
+        return
+    for k in range(gaps.shape[-1]):
+        for level, style in levels.items():
+            inside = np.nanmin(gaps[..., k]) < level < np.nanmax(gaps[..., k])
+            if inside and not (k == 0 and level == 0 and gaps.shape[-1] == 2):  # the tie of two classes, once
+                ax.contour(
+                    gaps[..., k], [level], colors="0.1", linestyles=style, linewidths=width, extent=box, zorder=2
+                )
