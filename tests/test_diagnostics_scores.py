@@ -3,6 +3,7 @@
 import itertools
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from arviz_base import from_dict
@@ -119,13 +120,11 @@ def test_pointwise_density_of_gaussian_clusters_is_the_program_s():
         sites = {"z": z[None, None]}
         logs = log_likelihood(tree("dpgmm", sites, ((X,), kwargs)))["datum"].to_numpy()[0, 0]
 
-        def joint(X, z):
-            return float(log_density(program, (X,), kwargs, {"z": z})[0])
-
+        joint = jax.jit(lambda X, z: log_density(program, (X,), kwargs, {"z": z})[0])
         for i in range(5):
             labels = np.array([np.where(np.arange(5) == i, k, z) for k in range(4)])
-            with_it = np.logaddexp.reduce([joint(X, row) for row in labels])
-            expected = with_it - joint(np.delete(X, i, axis=0), np.delete(z, i))
+            with_it = np.logaddexp.reduce([float(joint(X, row)) for row in labels])
+            expected = with_it - float(joint(np.delete(X, i, axis=0), np.delete(z, i)))
             np.testing.assert_allclose(logs[i], expected, rtol=1e-9)
 
 
@@ -133,16 +132,17 @@ def test_pointwise_density_of_logits_is_the_program_s():
     with jax.enable_x64(True):
         sites, ((X, y), kwargs) = prior_sites("dpmnl", shape=(1, 1), max_clusters=4)
         logs = log_likelihood(tree("dpmnl", sites, ((X, y), kwargs)))["datum"].to_numpy()[0, 0]
-        draw = {site: values[0, 0] for site, values in sites.items()}
+        draw = {site: jnp.asarray(values[0, 0]) for site, values in sites.items()}
         program = regbayes.zoo["dpmnl"].program
-        density = jax.jit(
-            lambda X, y, z: log_density(program, (X, y), {**kwargs, "num_classes": 2}, {**draw, "z": z})[0]
-        )
-        rest = jax.jit(lambda X, y, z: log_density(program, (X, y), {**kwargs, "num_classes": 2}, {**draw, "z": z})[0])
+
+        @jax.jit
+        def density(X, y, z):
+            return log_density(program, (X, y), {**kwargs, "num_classes": 2}, {**draw, "z": z})[0]
+
         for i in (0, 17):
             labels = [np.where(np.arange(len(X)) == i, k, draw["z"]) for k in range(4)]
             with_it = np.logaddexp.reduce([float(density(X, y, row)) for row in labels])
-            without = float(rest(*(np.delete(part, i, axis=0) for part in (X, y, draw["z"]))))
+            without = float(density(*(np.delete(part, i, axis=0) for part in (X, y, draw["z"]))))
             np.testing.assert_allclose(logs[i], with_it - without, rtol=1e-8)
 
 

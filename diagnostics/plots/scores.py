@@ -82,9 +82,9 @@ def plot_calibration(found: Predictive | pd.DataFrame, *, ax: Axes | None = None
     low = float(table["low"].min())
     ax.plot([low, 1], [low, 1], color="0.5", linewidth=1, linestyle="dashed", label="calibrated")
     ax.errorbar(
-        table["predicted"],
-        table["observed"],
-        2 * table["error"],
+        table["predicted"].to_numpy(),
+        table["observed"].to_numpy(),
+        2 * table["error"].to_numpy(),
         fmt="o",
         color=colour(0),
         ecolor="0.4",
