@@ -53,17 +53,17 @@ def loo(dt: xr.DataTree, *, pointwise: bool = False) -> Any:
     :param pointwise: also each datum's share and its Pareto k.
     :return: ArviZ's ``ELPDData``; ``elpd``, ``se``, ``p`` and, pointwise, ``elpd_i`` and ``pareto_k``.
 
-    **Example**
+    **Example**: all data in one cluster.
 
-    >>> from jax import random
-    >>> from numpyro.infer import MCMC
-    >>> import regbayes
-    >>> from regbayes.diagnostics import loo, to_datatree
-    >>> (X,), settings = regbayes.zoo["dpgmm"].example()
-    >>> mcmc = MCMC(regbayes.zoo["dpgmm"].kernels["collapsed"](), num_warmup=50, num_samples=100, progress_bar=False)
-    >>> mcmc.run(random.key(0), X, **settings)
-    >>> loo(to_datatree(mcmc)).n_data_points == len(X)
-    True
+    >>> import numpy as np
+    >>> from arviz_base import from_dict
+    >>> from regbayes.diagnostics import loo
+    >>> X = np.random.default_rng(0).normal(size=(20, 2))
+    >>> dt = from_dict({"posterior": {"z": np.zeros((2, 100, 20), int)}, "constant_data": {"X": X}})
+    >>> arguments = {"max_clusters": 4, "concentration": 1.0, "prior_mean": 0.0, "prior_count": 0.1, "scatter": 1.0}
+    >>> dt.attrs = {"program": "dpgmm", **{f"argument_{name}": value for name, value in arguments.items()}}
+    >>> loo(dt).n_data_points
+    20
     """
     program = dt.attrs.get("program")
     if program in PSEUDO:

@@ -14,14 +14,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from . import __version__
+from .commands.common import UsageError, entry_of, folder, format_summary, set_devices, table
 
 NUM_TRAIN, NUM_TEST = 300, 1000
-DEVICES = "--xla_force_host_platform_device_count"
 GRAPHS = (".png", ".pdf", ".svg")
-
-
-class UsageError(Exception):
-    """The user asked for something that cannot be done; the message says what to do."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -85,6 +81,36 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--num-warmup", type=_count, default=500, help="sweeps before them (%(default)s)")
     demo.add_argument("--num-chains", type=_count, default=4, help="chains (%(default)s)")
 
+    fit = _add(commands, "fit", run_fit, "draw a model's posterior given data in a file, and write the draws")
+    fit.add_argument("name", metavar="NAME", help="a model, as `regbayes list` names it")
+    fit.add_argument(
+        "--data",
+        metavar="FILE",
+        type=pathlib.Path,
+        required=True,
+        help="a csv with a header, or an npz with arrays by the program's names (X, y, ...)",
+    )
+    fit.add_argument("--out", metavar="FILE", type=pathlib.Path, default="fit.nc", help="the draws (%(default)s)")
+    fit.add_argument("--label", metavar="COLUMN", help="column of the labels in a csv (y, label or landmarks)")
+    fit.add_argument(
+        "--set",
+        dest="settings",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="a hyper-parameter, as `regbayes show NAME` lists them; may be repeated",
+    )
+    fit.add_argument("--kernel", help="the kernel (the recommended one)")
+    fit.add_argument("--num-samples", type=_count, default=1000, help="draws of each chain (%(default)s)")
+    fit.add_argument("--num-warmup", type=_count, default=500, help="sweeps before them (%(default)s)")
+    fit.add_argument("--num-chains", type=_count, default=4, help="chains (%(default)s)")
+    fit.add_argument("--seed", type=_seed, default=0, help="seed of the draws (%(default)s)")
+    fit.add_argument("--resume", action="store_true", help="go on with an interrupted run of the same arguments")
+
+    plot = _add(commands, "plot", run_plot, "the pictures that suit a fit")
+    plot.add_argument("file", metavar="FILE", type=pathlib.Path, help="the draws, as `regbayes fit` writes them")
+    plot.add_argument("--out", metavar="DIR", type=pathlib.Path, help="folder for the plots (the file's name)")
+
     reproduce = _add(commands, "reproduce", reproduce_table, "a table of a paper, its numbers beside ours")
     reproduce.add_argument("name", metavar="NAME", nargs="?", help="the table; without it, list those there are")
     reproduce.add_argument("--seeds", dest="num_seeds", metavar="N", type=_count, help="seeds (the table's own number)")
@@ -139,7 +165,7 @@ def list_models() -> None:
         (name, entry.title, ", ".join(entry.kernels) or "-", entry.limit.__name__ if entry.limit else "-")
         for name, entry in zoo.ENTRIES.items()
     ]
-    print(_table(("name", "title", "kernels", "limit"), rows))
+    print(table(("name", "title", "kernels", "limit"), rows))
     print("\nThe last kernel is the recommended one. More about a model: regbayes show NAME")
 
 
@@ -147,29 +173,21 @@ def show_model(name: str, graph: pathlib.Path | None = None) -> None:
     """Print what the zoo knows of a model and, given a file name, draw its graph."""
     if graph is not None:
         _check_graph(graph)
-    entry = _entry(name)
+    entry = entry_of(name)
     args, kwargs = entry.example()
     arguments = inspect.signature(entry.program).bind(*args, **kwargs).arguments
     shapes = ", ".join(f"{key} {_shape(value)}" for key, value in arguments.items() if hasattr(value, "shape"))
     print(f"{name}: {entry.title}\n\n{entry.paper}\n\n{_page(entry.program)}\n")
-    print(f"Sites, for the example with {shapes}\n" + _table(("site", "kind", "distribution", "shape"), _sites(entry)))
-    print("\nKeyword arguments\n" + _table(("name", "default", "meaning"), _keywords(entry.program)))
+    print(f"Sites, for the example with {shapes}\n" + table(("site", "kind", "distribution", "shape"), _sites(entry)))
+    print("\nKeyword arguments\n" + table(("name", "default", "meaning"), _keywords(entry.program)))
     kernels = [(key, _first_line(kernel)) for key, kernel in entry.kernels.items()]
-    print("\nKernels, the last one recommended\n" + _table(("name", "scheme"), kernels))
+    print("\nKernels, the last one recommended\n" + table(("name", "scheme"), kernels))
     for kind, estimator in (("Small-variance limit", entry.limit), ("Mean-field learner", entry.learner)):
         if estimator:
             print(f"\n{kind}\n  {estimator.__name__}: {_first_line(estimator)}")
     if graph is not None:
         _render(entry, graph)
         print(f"\nGraph: {graph}")
-
-
-def _entry(name: str) -> Any:
-    from . import zoo
-
-    if name not in zoo.ENTRIES:
-        raise UsageError(f"no model {name!r} in the zoo; it has {', '.join(zoo.names())}")
-    return zoo.ENTRIES[name]
 
 
 def _page(program: Callable) -> str:
@@ -224,21 +242,6 @@ def _shape(value: Any) -> str:
     return str(tuple(value.shape))
 
 
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Columns side by side, two blanks apart, indented by two; columns of numbers to the right."""
-    columns = [_column(cells) for cells in zip(header, *rows, strict=True)]
-    head, *body = ["  ".join(cells).rstrip() for cells in zip(*columns, strict=True)]
-    rule = "-" * (sum(len(column[0]) for column in columns) + 2 * len(columns) - 2)
-    return "\n".join(f"  {line}" for line in (head, rule, *body))
-
-
-def _column(cells: Sequence[str]) -> list[str]:
-    """The cells, heading first, at one width."""
-    numbers = all(re.fullmatch(r"nan|[-+]?[\d.]+(e[-+]?\d+)?", cell) for cell in cells[1:])
-    width = max(map(len, cells))
-    return [cell.rjust(width) if numbers else cell.ljust(width) for cell in cells]
-
-
 def _check_graph(path: pathlib.Path) -> None:
     """Whether the graph can be drawn, before any work is done."""
     if path.suffix not in GRAPHS:
@@ -254,16 +257,16 @@ def _check_graph(path: pathlib.Path) -> None:
 
 
 def _render(entry: Any, path: pathlib.Path) -> None:
-    import numpyro
+    from .diagnostics import plot_graph
 
     args, kwargs = entry.example()
-    numpyro.render_model(entry.program, model_args=args, model_kwargs=kwargs, filename=path, render_distributions=True)
+    plot_graph(entry.program, *args, filename=path, **kwargs)
 
 
 def run_demo(out: pathlib.Path, seed: int, num_samples: int, num_warmup: int, num_chains: int) -> None:
     """Draw the posterior of a support vector machine; print its convergence, write its pictures into ``out``."""
-    out = _folder(out)
-    _set_devices(num_chains)
+    out = folder(out)
+    set_devices(num_chains)
     os.environ.setdefault("MPLBACKEND", "agg")
     from . import datasets, zoo
     from .diagnostics import summary, to_datatree
@@ -280,30 +283,12 @@ def run_demo(out: pathlib.Path, seed: int, num_samples: int, num_warmup: int, nu
     dt = to_datatree(mcmc, dims={"eta": ["feature"]}, coords={"feature": ["x1", "x2"]}, seed=seed)
 
     print("\nConvergence: R-hat near 1 and a large effective sample size (ess); lp is the log joint.")
-    print(_format(summary(dt)))
+    print(format_summary(summary(dt)))
     _print_accuracy(entry.limit, mcmc.get_samples()["eta"], train, test)
     print("\nPlots")
     for path, text in _draw_plots(dt, train, out):
         print(f"  {path}: {text}")
     print("\nNext: `regbayes list` for the other models, `regbayes show svm` for this one.")
-
-
-def _folder(out: pathlib.Path) -> pathlib.Path:
-    out = pathlib.Path(out)
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"--out must be a folder to write to, found {str(out)!r}: {error.strerror}") from None
-    if not os.access(out, os.W_OK):
-        raise UsageError(f"--out must be a folder to write to, found {str(out)!r}: it is read-only")
-    return out
-
-
-def _set_devices(num_chains: int) -> None:
-    """Ask XLA for a host device per chain; it listens only before JAX starts."""
-    flags = os.environ.get("XLA_FLAGS", "")
-    if DEVICES not in flags:
-        os.environ["XLA_FLAGS"] = f"{flags} {DEVICES}={num_chains}".strip()
 
 
 def _draw(kernel: Any, data: tuple, seed: int, num_samples: int, num_warmup: int, num_chains: int) -> Any:
@@ -317,17 +302,6 @@ def _draw(kernel: Any, data: tuple, seed: int, num_samples: int, num_warmup: int
     return mcmc
 
 
-def _format(table: Any) -> str:
-    """The summary with as many digits as it deserves."""
-    digits = {"ess_bulk": "{:.0f}", "ess_tail": "{:.0f}", "mcse_mean": "{:.2g}"}
-    columns = [column for column in table.columns if column != "note" or table["note"].any()]
-    rows = [
-        [str(label), *(row[c] if c == "note" else digits.get(c, "{:.3f}").format(row[c]) for c in columns)]
-        for label, row in table.iterrows()
-    ]
-    return _table(["quantity", *columns], rows)
-
-
 def _print_accuracy(limit: Any, eta: Any, train: tuple, test: tuple) -> None:
     """The vote of the draws ``eta`` (S, d) beside the small-variance limit, on held-out data."""
     import numpy as np
@@ -337,7 +311,7 @@ def _print_accuracy(limit: Any, eta: Any, train: tuple, test: tuple) -> None:
     mode = limit(fit_intercept=False).fit(*train).predict(X)
     print(f"\nAccuracy on {len(y)} held-out points")
     rows = [("posterior vote", np.mean(vote == y)), (f"limit ({limit.__name__})", np.mean(mode == y))]
-    print(_table(("method", "accuracy"), [(method, f"{value:.3f}") for method, value in rows]))
+    print(table(("method", "accuracy"), [(method, f"{value:.3f}") for method, value in rows]))
 
 
 def _draw_plots(dt: Any, train: tuple, out: pathlib.Path) -> list[tuple[pathlib.Path, str]]:
@@ -360,6 +334,20 @@ def _draw_plots(dt: Any, train: tuple, out: pathlib.Path) -> list[tuple[pathlib.
     return [(out / name, text) for name, (_, text) in plots.items()]
 
 
+def run_fit(**arguments: Any) -> None:
+    """Draw a posterior, write it, print its convergence."""
+    from .commands.fit import fit
+
+    fit(**arguments)
+
+
+def run_plot(file: pathlib.Path, out: pathlib.Path | None) -> None:
+    """Draw the pictures of a fit."""
+    from .commands.plot import plot
+
+    plot(file, out)
+
+
 def reproduce_table(
     name: str | None, num_seeds: int | None, fast: bool, out: pathlib.Path, data_home: str | None, n_jobs: int | None
 ) -> None:
@@ -372,7 +360,7 @@ def reproduce_table(
     if name not in reproduce.EXPERIMENTS:
         raise UsageError(f"no table {name!r} to reproduce; there are {', '.join(reproduce.names())}")
     options = reproduce.Options(fast=fast, data_home=data_home, n_jobs=n_jobs)
-    out = _folder(out)
+    out = folder(out)
     try:
         text = reproduce.run_experiment(name, reproduce.EXPERIMENTS[name], out, num_seeds=num_seeds, options=options)
     except (reproduce.OtherSettings, FileNotFoundError) as error:  # a run not to mix with, data not found
@@ -384,5 +372,5 @@ def _list_tables() -> None:
     from . import reproduce
 
     rows = [(name, entry.title, *entry.duration) for name, entry in reproduce.EXPERIMENTS.items()]
-    print(_table(("name", "what", "takes about", "with --fast"), rows))
+    print(table(("name", "what", "takes about", "with --fast"), rows))
     print("\nRun one: regbayes reproduce NAME")

@@ -149,7 +149,7 @@ def test_devices_respect_the_user_s_flags(flags, expected, monkeypatch):
     monkeypatch.delenv("XLA_FLAGS")
     if flags is not None:
         monkeypatch.setenv("XLA_FLAGS", flags)
-    cli._set_devices(4)
+    cli.set_devices(4)
     assert os.environ["XLA_FLAGS"] == expected
 
 

@@ -65,7 +65,7 @@ def plot_num_clusters(dt: xr.DataTree, var_name: str | None = None, *, ax: Axes 
     >>> from regbayes.diagnostics import plot_num_clusters
     >>> z = np.array([[[0, 0, 1], [1, 1, 1]], [[0, 1, 1], [0, 1, 2]]])
     >>> ax = plot_num_clusters(from_dict({"posterior": {"z": z}}))
-    >>> [bar.get_height() for bar in ax.patches]
+    >>> [float(bar.get_height()) for bar in ax.patches]
     [0.25, 0.5, 0.25]
     """
     found = invariants(dt)

@@ -1,0 +1,1 @@
+"""The commands that are more than a page: ``fit`` and ``plot``."""
