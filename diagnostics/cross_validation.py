@@ -62,7 +62,7 @@ def loo(dt: xr.DataTree, *, pointwise: bool = False) -> Any:
     >>> dt = from_dict({"posterior": {"z": np.zeros((2, 100, 20), int)}, "constant_data": {"X": X}})
     >>> arguments = {"max_clusters": 4, "concentration": 1.0, "prior_mean": 0.0, "prior_count": 0.1, "scatter": 1.0}
     >>> dt.attrs = {"program": "dpgmm", **{f"argument_{name}": value for name, value in arguments.items()}}
-    >>> loo(dt).n_data_points
+    >>> int(loo(dt).n_data_points)
     20
     """
     program = dt.attrs.get("program")

@@ -22,47 +22,33 @@ import regbayes
 from regbayes import datasets, diagnostics
 
 DPI = 72
+NUM_DRAWS = 100
 
 
 def data_of(name):
-    """Data that show what the model is for, and hyper-parameters."""
-    rng = np.random.default_rng(1)
+    """Data that show what the model is for, and hyper-parameters; the zoo's example where that does."""
     if name == "svm":
         return datasets.make_svm(120, 2, noise=0.5, seed=1)[:2], {}
     if name == "multiclass-svm":
         return datasets.make_multiclass_svm(120, 2, 3, seed=1)[:2], {}
-    if name == "svr":
-        return datasets.make_svr(80, 2, seed=1)[:2], {}
     if name in ("isvm", "dpmnl"):  # two blobs, each divided by a line of its own
         centres, lines = np.array([[-2.0, 0.0], [2.0, 0.0]]), np.array([[1.0, 0.4], [0.4, -1.0]])
         z = np.arange(120) % 2
-        X = centres[z] + 0.6 * rng.normal(size=(120, 2))
+        X = centres[z] + 0.6 * np.random.default_rng(1).normal(size=(120, 2))
         y = (np.sum((X - centres[z]) * lines[z], axis=1) > 0).astype(int)
         return (X, y), {"variance": 0.4} if name == "isvm" else {"variance_scale": 0.4}
-    if name in ("dpgmm", "dpmmgm"):
-        return datasets.make_m2dpm_setting2(90, 2, 3, seed=1)[:1], {"scatter": 0.1}
-    if name in ("ctm", "mmctm"):
-        X, y, _ = datasets.make_corpus(60, 30, 4, 3, length=40, seed=1)
-        return (X, np.where(np.arange(60) < 12, y, -1)), {"num_topics": 4}
-    if name == "medlda":
-        return datasets.make_corpus(60, 30, 4, 3, length=40, seed=1)[:2], {"num_topics": 4}
-    if name == "medlda-regression":
-        return datasets.make_corpus(60, 30, 4, 3, length=40, task="regression", seed=1)[:2], {"num_topics": 4}
-    if name == "mt-ilsvm":
-        return datasets.make_latent_tasks(40, 8, 3, num_tasks=3, seed=1)[:2], {"noise_scale": 0.3}
-    X, y, _ = datasets.make_latent_features(60, 6, 4, seed=1)
-    return (X,) if name == "ibp" else (X, y), {"noise_scale": 0.3}
+    return regbayes.zoo[name].example()
 
 
-def fit(name, num_warmup=150, num_samples=150):
+def fit(name):
     """Two chains of the recommended kernel, as a tree."""
     entry = regbayes.zoo[name]
     args, settings = data_of(name)
     kernel = entry.kernels[list(entry.kernels)[-1]]()
     mcmc = MCMC(
         kernel,
-        num_warmup=num_warmup,
-        num_samples=num_samples,
+        num_warmup=NUM_DRAWS,
+        num_samples=NUM_DRAWS,
         num_chains=2,
         chain_method="vectorized",
         progress_bar=False,
@@ -109,7 +95,7 @@ PICTURES = {
     "dpmnl": diagnostics.plot_mixture_decision,
     "dpgmm": num_clusters_beside,
     "dpmmgm": num_clusters_beside,
-    "ctm": diagnostics.plot_documents,
+    "ctm": diagnostics.plot_topics,
     "mmctm": diagnostics.plot_documents,
     "medlda": diagnostics.plot_documents,
     "medlda-regression": diagnostics.plot_topics,
