@@ -6,10 +6,11 @@ the margin, where neither can move alone. At fixed multipliers ``omega`` the mar
 
 - **Tasks.** With the classifiers solved for, ``J(psi) = min_mu J(psi, mu)`` has by Danskin's theorem the derivative of
   that Lagrangian, so (27) points downhill: the step is halved until ``J``, with the classifiers solved for again, has
-  fallen.
-- **Classes.** Each datum has features of its own, which come to rest on the margin: then ``omega`` is not unique and
-  ``J(psi)`` has kinks. Both move towards the minimum of ``J`` with scores linear in ``psi`` and ``mu`` (a proximal-
-  linear step [1]), which is a dual again (:func:`.respond`), with multipliers that suit both.
+  fallen. Where more data of a task come to rest on the margin than it has weights, ``omega`` is not unique and
+  ``J(psi)`` has a kink, from which no such step leads down.
+- **Classes**, whose data each have features of their own, are on the margin soon, and tasks then too: features and
+  classifiers move towards the minimum of ``J`` with scores linear in ``psi`` and ``mu`` (a proximal-linear step [1]),
+  which is a dual again (:func:`.respond`, :func:`.respond_tasks`), with multipliers that suit both.
 
 References:
 
@@ -25,7 +26,7 @@ import scipy.special
 
 from ..duality.crammer_singer import solve
 from ..duality.problem import Problem, Solution
-from .ilsvm_duals import Cells, Machines, evaluate, respond, solve_tasks
+from .ilsvm_duals import Cells, Machines, evaluate, respond, respond_tasks, solve_tasks
 from .ilsvm_equations import (
     Factors,
     Matrix,
@@ -46,7 +47,8 @@ Array = np.ndarray
 SMALLEST_STEP, LONG_STEP = 1e-4, 0.2
 FINEST = 1e-12  # relative gap of a dual
 TINY, EPS = 1e-300, np.finfo(float).eps / 2
-SPARED = 5e7  # multiplications that a dual of tasks or of moves may take, except the first 200 sweeps
+SPARED = 5e7  # multiplications that a dual of tasks or of moves may take, except the first 200 sweeps; tasks whose
+# moves take more in a single sweep stay at a kink
 
 
 class Classifiers(NamedTuple):
@@ -64,6 +66,14 @@ class Classifiers(NamedTuple):
         return max(self.primal - self.bound, 0.0) / self.primal if self.primal > 0 else 0.0
 
 
+class Response(NamedTuple):
+    """Classifiers that move together with the features, and by how much they raise ``theta``."""
+
+    weights: Array
+    dual: Array
+    pull: Array  # (R, K)
+
+
 class ClassMargin:
     """One multi-class machine on the features of the labelled rows.
 
@@ -77,7 +87,6 @@ class ClassMargin:
     def __init__(self, y: Array, ell: Array, C: float, inputs: Array, scale: float):
         self.y, self.b, self.inputs, self.scale = y, np.ascontiguousarray(ell[y]), inputs, scale
         self.cost = np.full(len(y), C)
-        self.multipliers = np.zeros(self.b.shape)  # (n, L) alpha, of the last move
 
     def _problem(self, psi: Array) -> Problem:
         U = self.scale * np.column_stack([psi[: len(self.y)], self.inputs])
@@ -98,37 +107,21 @@ class ClassMargin:
         assert found.weights is not None
         return Classifiers(found.weights, found.alpha, found.primal, found.dual, tol)
 
-    def move(
-        self, psi: Array, linear: Array, gram: Array, found: Classifiers, tol: float
-    ) -> Callable[[float], tuple[Array, Classifiers]]:
-        """``at(step)``: features and classifiers on the way to the minimum of the linearised problem.
+    def primal(self, psi: Array, weights: Array) -> float:
+        """The margin's part of ``J`` at any weights."""
+        scores = self._problem(psi).inputs @ weights.T
+        loss = np.max(self.b + scores, axis=1) - scores[np.arange(len(self.y)), self.y]
+        return float(np.sum(weights**2) / 2 + self.cost @ loss)
 
-        :param linear: (R, K), with ``gram`` the features' logits without a margin, see :func:`.feature_logits`.
-        """
+    def respond(self, psi: Array, shift: Array, found: Classifiers, tol: float) -> Response:
+        """The minimum of the problem linearised at ``psi`` and ``found``; ``shift`` as in :meth:`Descent._together`."""
         n, K = len(self.y), psi.shape[1]
-        problem, logits = self._problem(psi), _logit(psi)
-        M = self.scale * found.weights[:, :K]
-        shift = linear - psi @ gram + psi * np.diagonal(gram) - logits
-        D = psi[:n] * (1 - psi[:n])
+        problem, M, D = self._problem(psi), self.scale * found.weights[:, :K], psi[:n] * (1 - psi[:n])
         max_sweeps = _sweeps(len(M) * (problem.inputs.size + 2 * D.size))
         alpha = respond(problem, M, D, shift[:n], problem.feasible(found.dual), tol * found.primal, max_sweeps)
-        turn, pull = alpha.T @ problem.inputs - found.weights, alpha @ M
-        shift[:n] += pull
-        linear[:n] += pull
-        self.multipliers = alpha
-
-        def at(step: float) -> tuple[Array, Classifiers]:
-            if step >= LONG_STEP:
-                moved = psi.copy()
-                sweep_features(moved, linear, gram, step=step)  # in turn it goes further
-            else:
-                moved = scipy.special.expit(logits + step * shift)  # all at once it surely goes down
-            weights = found.weights + step * turn
-            scores = self._problem(moved).inputs @ weights.T
-            loss = np.max(self.b + scores, axis=1) - scores[np.arange(n), self.y]
-            return moved, Classifiers(weights, alpha, np.sum(weights**2) / 2 + self.cost @ loss, -np.inf, np.inf)
-
-        return at
+        pull = np.zeros_like(psi)
+        pull[:n] = alpha @ M
+        return Response(alpha.T @ problem.inputs, alpha, pull)
 
 
 class TaskMargin:
@@ -159,6 +152,29 @@ class TaskMargin:
     @staticmethod
     def _keep(found: Machines, tol: float) -> Classifiers:
         return Classifiers(found.weights, found.beta, found.primal, found.dual, tol)
+
+    def misses(self, psi: Array, weights: Array) -> Array:
+        """(N,) by which the scores miss their targets."""
+        scores = np.einsum("np,np->n", self._rows(psi)[self.cells.row], weights[self.cells.task])
+        return self.cells.target - scores
+
+    def primal(self, psi: Array, weights: Array) -> float:
+        """The margin's part of ``J`` at any weights."""
+        cells, miss = self.cells, self.misses(psi, weights)
+        loss = np.maximum(cells.high * (miss - cells.epsilon), cells.low * (miss + cells.epsilon))
+        return float(np.sum(weights**2) / 2 + np.sum(np.maximum(loss, 0.0)))
+
+    def respond(self, psi: Array, shift: Array, found: Classifiers, tol: float) -> Response:
+        """The minimum of the problem linearised at ``psi`` and ``found``; ``shift`` as in :meth:`Descent._together`."""
+        K, cells, U = psi.shape[1], self.cells, self._rows(psi)
+        M, D = self.scale * found.weights[:, :K], psi * (1 - psi)
+        max_sweeps = _sweeps(self.num_operations(K))
+        beta = respond_tasks(cells, U, self.X, M, D, shift, found.dual, tol * found.primal, max_sweeps)
+        return Response(evaluate(cells, U, beta).weights, beta, self.pull(found._replace(dual=beta), K))
+
+    def num_operations(self, K: int) -> int:
+        """Multiplications of a sweep in :meth:`respond`."""
+        return len(self.cells.row) * self.X.shape[1] * K
 
     def pull(self, found: Classifiers, K: int) -> Array:
         """(d, K) by which the margin raises ``theta``."""
@@ -207,6 +223,8 @@ class Descent:
         self.T, self.q, self.scales, self.margin = T, q, scales, margin
         self.estimate_scales, self.observe = estimate_scales, observe
         self.classifiers = margin.start(q.psi)
+        self.kinked = isinstance(margin, ClassMargin)  # whether features have to move together with the classifiers
+        self.multipliers = self.classifiers.dual  # by which the features last moved
         self.step, self.factors = 1.0, 0.0
         self.trace: list[float] = []
         self.n_iter, self.converged = 0, False
@@ -276,7 +294,7 @@ class Descent:
         self._record("scales")
 
     def _features(self, coupled: bool, precision: float) -> None:
-        """(27, 33), together with the classifiers; halved until ``J`` falls."""
+        """(27, 33), halved until ``J`` falls."""
         linear, gram = feature_logits(self.q, self.T, self.scales)
         if not coupled:
             psi = self.q.psi.copy()
@@ -285,15 +303,31 @@ class Descent:
             self.classifiers = self.margin.start(psi)
             self._record("features")
             return
-        if isinstance(self.margin, TaskMargin):
-            linear += self.margin.pull(self.classifiers, gram.shape[0])
-            self._move_tasks(self.margin, linear, gram, precision)
-        else:
-            at = self.margin.move(self.q.psi, linear, gram, self.classifiers, precision)
-            while self.step >= SMALLEST_STEP:
-                if self._accept(*at(self.step)):
-                    return
-            self.step = SMALLEST_STEP
+        if isinstance(self.margin, TaskMargin) and not self.kinked:
+            K = len(gram)
+            if self._in_turn(linear + self.margin.pull(self.classifiers, K), gram, precision):
+                self.multipliers = self.classifiers.dual
+                return
+            self.kinked = self.margin.num_operations(K) <= SPARED
+        if self.kinked:
+            self._together(linear, gram, precision)
+
+    def _together(self, linear: Array, gram: Array, precision: float) -> None:
+        """Features and classifiers towards the minimum of the linearised problem."""
+        psi, found, logits = self.q.psi, self.classifiers, _logit(self.q.psi)
+        shift = linear - psi @ gram + psi * np.diagonal(gram) - logits  # of the logits, without a margin
+        weights, self.multipliers, pull = self.margin.respond(psi, shift, found, precision)
+        while self.step >= SMALLEST_STEP:
+            if self.step >= LONG_STEP:
+                moved = psi.copy()
+                sweep_features(moved, linear + pull, gram, step=self.step)  # in turn it goes further
+            else:
+                moved = scipy.special.expit(logits + self.step * (shift + pull))  # all at once it surely goes down
+            new = found.weights + self.step * (weights - found.weights)
+            primal = self.margin.primal(moved, new)
+            if self._accept(moved, Classifiers(new, self.multipliers, primal, -np.inf, np.inf)):
+                return
+        self.step = SMALLEST_STEP
 
     def _accept(self, psi: Array, found: Classifiers) -> bool:
         """Take features with classifiers if ``J`` does not rise; else shorten the step."""
@@ -306,20 +340,22 @@ class Descent:
         self.step = min(1.0, 2 * self.step)
         return True
 
-    def _move_tasks(self, margin: TaskMargin, linear: Array, gram: Array, precision: float) -> None:
+    def _in_turn(self, linear: Array, gram: Array, precision: float) -> bool:
+        """Features, then the classifiers that suit them; whether some step led down."""
         near, finest = self.classifiers, max(FINEST, 1e-3 * precision)
         while self.step >= SMALLEST_STEP:
             psi = self.q.psi.copy()
             sweep_features(psi, linear, gram, step=self.step)  # as a whole downhill if short: not so a part of a sweep
             room = self.objective - float(factor_objective(self.q._replace(psi=psi), self.T, self.scales))
-            found, tol = margin.solve(psi, near, precision), precision
+            found, tol = self.margin.solve(psi, near, precision), precision
             while found.bound < room < found.primal and tol > finest:  # the gap hides whether J falls
                 tol /= 10
-                found = margin.solve(psi, found, tol)
+                found = self.margin.solve(psi, found, tol)
             if self._accept(psi, found):
-                return
+                return True
             near = found
         self.step = SMALLEST_STEP
+        return False
 
     def _order(self) -> None:
         """Features in the order of their mass, with the sticks that belong to it, if ``J`` falls."""

@@ -23,7 +23,7 @@ import numpy as np
 from ..duality.ascent import _shuffle, _visit
 from ..duality.problem import Problem, compiled
 
-__all__ = ["Cells", "Machines", "evaluate", "respond", "solve_tasks"]
+__all__ = ["Cells", "Machines", "evaluate", "respond", "respond_tasks", "solve_tasks"]
 
 Array = np.ndarray
 
@@ -141,6 +141,60 @@ def _respond(inputs, b, y, cost, norms, M, D, g, alpha, weights, goal, max_sweep
         sweeps += 1
 
 
+def respond_tasks(
+    cells: Cells, U: Array, X: Array, M: Array, D: Array, g: Array, beta: Array, goal: float, max_sweeps: int
+) -> Array:
+    """The same for tasks on rows ``u_i`` that move together: the minimum over weights ``w_m`` and ``delta`` (d, K) of
+
+        sum_m |w_m|^2/2 + sum_i loss_i(w_m . u_i + x_i . delta M_m) + sum_dk (delta_dk^2/(2 D_dk) - g_dk delta_dk),
+
+    where ``delta = D (g + sum_i beta_i x_i M_m')``.
+
+    :param X: (n, d) inputs.
+    :param M: (num_tasks, K) weights of what moves.
+    :param D: (d, K) how easily it moves.
+    :param g: (d, K) where to.
+    :param beta: (N,) where to start.
+    :param goal: the gap to reach.
+    :return: ``beta`` (N,).
+    """
+    beta = np.clip(beta, cells.low, cells.high)
+    weights, task = evaluate(cells, U, beta).weights, cells.task
+    delta = D * (g + (X[cells.row] * beta[:, None]).T @ M[task])
+    norms = np.einsum("np,np->n", U, U)[cells.row] + np.sum((X**2 @ D)[cells.row] * M[task] ** 2, axis=1)
+    _respond_tasks(U, X, *cells, task, norms, M, D, delta, beta, weights, goal, max_sweeps)
+    return beta
+
+
+@compiled
+def _respond_tasks(
+    U, X, row, start, target, low, high, epsilon, task, norms, M, D, delta, beta, weights, goal, max_sweeps
+):
+    """Sweeps over the cells in random orders, see :func:`respond_tasks`; ``delta``, ``beta``, ``weights`` in place."""
+    order, random, gap, sweeps = np.arange(len(beta)), np.uint64(1), np.inf, 0
+    d, K = delta.shape
+    while sweeps < max_sweeps and gap > goal:
+        random = _shuffle(order, random)
+        gap = 0.0
+        for i in order:
+            u, x, m = U[row[i]], X[row[i]], task[i]
+            miss = target[i] - _dot(weights[m], u)
+            for r in range(d):
+                if x[r] != 0:
+                    miss -= x[r] * _dot(delta[r], M[m])
+            new, part = _visit_cell(miss, norms[i], low[i], high[i], epsilon, beta[i])
+            gap += part
+            change = new - beta[i]
+            if change != 0:
+                beta[i] = new
+                for j in range(len(u)):
+                    weights[m, j] += change * u[j]
+                for r in range(d):
+                    for k in range(K):
+                        delta[r, k] += change * D[r, k] * x[r] * M[m, k]
+        sweeps += 1
+
+
 @compiled
 def _evaluate(U, row, start, target, low, high, epsilon, beta, weights):
     """Weights (M, p) of ``beta``; the primal and its gap, a sum of complementarities."""
@@ -161,6 +215,18 @@ def _evaluate(U, row, start, target, low, high, epsilon, beta, weights):
 
 
 @compiled
+def _visit_cell(miss, norm, low, high, epsilon, old):
+    """A cell's best multiplier where its score misses the target by ``miss``; its gap."""
+    loss = max(0.0, high * (miss - epsilon), low * (miss + epsilon))
+    if norm > 0:
+        pull = old * norm + miss
+        new = max(pull - epsilon, 0.0) / norm + min(pull + epsilon, 0.0) / norm
+    else:
+        new = high if miss > epsilon else low if miss < -epsilon else 0.0
+    return min(max(new, low), high), loss - old * miss + epsilon * abs(old)
+
+
+@compiled
 def _ascend(U, row, start, target, low, high, epsilon, norms, beta, weights, goal, max_sweeps, seed):
     """Sweeps over each task's cells in random orders until their gap is ``goal`` or less; returns the most sweeps.
 
@@ -173,25 +239,15 @@ def _ascend(U, row, start, target, low, high, epsilon, norms, beta, weights, goa
         random, sweeps, gap = np.uint64(seed + 1), 0, np.inf
         while sweeps < max_sweeps and gap > goal:
             gap = 0.0
-            for c in range(size - 1, 0, -1):
-                random = random * np.uint64(6364136223846793005) + np.uint64(1442695040888963407)
-                o = np.int64(((random >> np.uint64(32)) * np.uint64(c + 1)) >> np.uint64(32))
-                order[c], order[o] = order[o], order[c]
+            random = _shuffle(order, random)
             for c in order:
                 if rest[c] > 0:
                     rest[c] -= 1
                     continue
                 i = first + c
-                u, A, old = U[row[i]], norms[row[i]], beta[i]
-                miss = target[i] - _dot(w, u)
-                loss = max(0.0, high[i] * (miss - epsilon), low[i] * (miss + epsilon))
-                gap += loss - old * miss + epsilon * abs(old)
-                if A > 0:
-                    pull = old * A + miss
-                    new = max(pull - epsilon, 0.0) / A + min(pull + epsilon, 0.0) / A
-                else:
-                    new = high[i] if miss > epsilon else low[i] if miss < -epsilon else 0.0
-                new = min(max(new, low[i]), high[i])
+                u, old = U[row[i]], beta[i]
+                new, part = _visit_cell(target[i] - _dot(w, u), norms[row[i]], low[i], high[i], epsilon, old)
+                gap += part
                 changed = abs(new - old) > 1e-14 * (high[i] - low[i])
                 if changed:
                     beta[i] = new
