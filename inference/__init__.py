@@ -1,6 +1,6 @@
 """Exact samplers, moves, small-variance limits and mean-field learners."""
 
-from .buffets import FeatureSweep, StickSlices
+from .buffets import FeatureFlips, FeatureSweep, StickEntries, StickSlices
 from .checkpoint import load_state, save_state
 from .constraints import Constraint, EpsilonInsensitive, Equality, Hinge, Inequality, MaxHinge, Quadratic
 from .ctm import ClusterPrediction, ClusterProportions, ctm_collapsed, ctm_predict
@@ -39,7 +39,7 @@ from .medlda import (
 from .mixtures import Mixture, Part, SliceAssignment, Sweep
 from .mmctm import mmctm_collapsed, mmctm_predict
 from .moves import Augmented, CommonShift, Conditional, Move
-from .mt_ilsvm import mt_ilsvm_collapsed, mt_ilsvm_predict
+from .mt_ilsvm import mt_ilsvm_collapsed, mt_ilsvm_predict, mt_ilsvm_slice
 from .multiclass_svm import multiclass_svm_augmentation, multiclass_svm_slice
 from .predictions import Prediction
 from .regbayes import RegBayes, RegBayesResult
@@ -73,6 +73,7 @@ __all__ = [
     "Enumeration",
     "EpsilonInsensitive",
     "Equality",
+    "FeatureFlips",
     "FeatureSweep",
     "GaussianInference",
     "Hinge",
@@ -102,6 +103,7 @@ __all__ = [
     "Sampling",
     "SliceAssignment",
     "SplitMerge",
+    "StickEntries",
     "StickSlices",
     "Sweep",
     "Target",
@@ -140,6 +142,7 @@ __all__ = [
     "mmctm_predict",
     "mt_ilsvm_collapsed",
     "mt_ilsvm_predict",
+    "mt_ilsvm_slice",
     "multiclass_svm_augmentation",
     "multiclass_svm_slice",
     "save_state",

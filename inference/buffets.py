@@ -1,9 +1,10 @@
 r"""Moves over binary features: rows of a matrix ``Z`` from the Indian buffet process, and their loadings ``W``.
 
 :class:`FeatureSweep` integrates the loadings out, and the features' probabilities: one entry after the other, then
-how many features a row has to itself. :class:`StickSlices` keeps the loadings, draws the sticks, and by a slice as
-many sticks without data as can matter: columns one after the other, all rows at once. Both leave the same program
-invariant. The first has births that fit what is left of a row; the second costs less a sweep where rows are many.
+how many features a row has to itself; :class:`FeatureFlips` goes with it, for what no entry can do alone.
+:class:`StickSlices` keeps the loadings, draws the sticks, and by a slice as many sticks without data as can matter:
+columns one after the other, all rows at once (:class:`StickEntries`: row after row). All leave the same program
+invariant. Births of the first fit what is left of a row; slices cost less a sweep where rows are many.
 """
 
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from jax import lax, random
 from jax.scipy.special import gammaln
 from numpyro.distributions import Distribution
 
-from ..models import InformationNormal
+from ..models import IndianBuffetProcess, InformationNormal
 from ..models.buffet import harmonic
 from .isvm import conjugate
 from .moves import Move
@@ -26,6 +27,8 @@ ROWS, ENTRIES = 3, 5
 """Rows, and entries of each, at which a move's identity is evaluated."""
 WINDOW = 3
 """Numbers of own features that entries are summed over, less one."""
+ROUNDS = 4
+"""Flips that are proposed for each row, and for each column, in a step."""
 SHARPNESS = 3.0
 """The slice is at ``Beta(SHARPNESS, 1)`` of the least stick with data: seldom so low that many others lie above it."""
 
@@ -38,6 +41,7 @@ class Margin(NamedTuple):
     - **with_row** - ``(scores, i, new)``: all scores, those of row ``i`` replaced.
     - **change** - of ``i``: what a one in each column adds to them, columns first.
     - **log_factor** - ``(i, scores of row i)``, which may have leading axes: the log of the factors they enter.
+    - **log_total** - of all scores: the log of all factors.
     """
 
     scores: Callable[[jax.Array], jax.Array]
@@ -45,6 +49,7 @@ class Margin(NamedTuple):
     with_row: Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
     change: Callable[[jax.Array], jax.Array]
     log_factor: Callable[[jax.Array, jax.Array], jax.Array]
+    log_total: Callable[[jax.Array], jax.Array]
 
 
 def no_margin(num_slots: int, dtype: jnp.dtype) -> Margin:
@@ -55,6 +60,7 @@ def no_margin(num_slots: int, dtype: jnp.dtype) -> Margin:
         lambda scores, i, new: scores,
         lambda i: jnp.zeros((num_slots, 0), dtype),
         lambda i, scores: jnp.sum(scores, axis=-1),
+        jnp.sum,
     )
 
 
@@ -90,6 +96,20 @@ def loadings(program: Features, Z: jax.Array) -> Distribution:
     Z = Z.astype(program.rows.dtype)
     precision = Z.T @ Z * program.noise_scale**-2 + jnp.eye(Z.shape[1], dtype=Z.dtype) * program.feature_scale**-2
     return InformationNormal(program.rows.T @ Z * program.noise_scale**-2, precision).to_event(1)
+
+
+def log_evidence(program: Features, gram: jax.Array, cross: jax.Array) -> jax.Array:
+    """Log density of the rows with the loadings integrated out, up to a constant in ``Z``; of ``Z'Z`` and ``Z'Y``."""
+    factor = jnp.linalg.cholesky(gram + program.ridge * jnp.eye(len(gram), dtype=gram.dtype))
+    half = lax.linalg.triangular_solve(factor, cross, left_side=True, lower=True)
+    log_det = jnp.sum(jnp.log(jnp.diagonal(factor)))
+    return jnp.sum(half**2) / (2 * program.noise_scale**2) - cross.shape[1] * log_det
+
+
+def log_features(program: Features, gram: jax.Array, cross: jax.Array) -> jax.Array:
+    """That and the prior of ``Z``, which depends on how many rows have each feature."""
+    law = IndianBuffetProcess(program.concentration, len(program.rows), len(gram))
+    return log_evidence(program, gram, cross) + law.log_prob_of_counts(jnp.diagonal(gram))
 
 
 class Row(NamedTuple):
@@ -324,6 +344,119 @@ class FeatureSweep(Move):
         return jnp.append(claimed, law_weights), jnp.append(actual, weights)
 
 
+class Flipped(NamedTuple):
+    """A matrix of features, and what depends on it."""
+
+    Z: jax.Array  # (n, M)
+    gram: jax.Array  # Z'Z
+    cross: jax.Array  # Z'Y
+    scores: jax.Array  # the margin's
+    log_features: jax.Array  # of the data and the prior, the loadings integrated out
+
+
+class FeatureFlips(Move):
+    """Metropolis moves that flip several entries at once, with the loadings integrated out.
+
+    Which columns: those in which two random rows differ. In which rows: in a third one, or in all that have some
+    feature in which the two do not differ. The two rows differ by the same columns afterwards, so the way back is as
+    likely as the way there. Entry by entry a row cannot exchange features for others that add up to the same, nor can
+    features be exchanged for sums and differences of them: what is between explains the data badly.
+
+    :param program: ``(z, *args, **kwargs) -> Features``.
+    :param covered_by: the test that covers the move as a whole.
+    """
+
+    num_keys = 4
+
+    def __init__(self, program: Callable[..., Features], *, covered_by: str, name: str | None = None) -> None:
+        super().__init__(("Z", "W"), covered_by=covered_by, name=name)
+        self.program = program
+
+    def step(self, keys, z, log_joint, target, tuning):
+        program = target.call(self.program, {**target.given, **z})
+        n, M = z["Z"].shape
+        if n < 3:
+            return z, log_joint
+        num_rows, num_columns = ROUNDS * n, ROUNDS * M
+        rows = _three_of(keys[0], num_rows + num_columns, n)
+        columns = random.randint(keys[1], (num_columns,), 0, M)
+        log_u = jnp.log(random.uniform(keys[2], (num_rows + num_columns,), program.rows.dtype))
+
+        def in_row(p: jax.Array, now: Flipped) -> Flipped:
+            new, gain = flip_row(program, now, rows[p])
+            return jax.tree.map(lambda a, b: jnp.where(log_u[p] < gain, a, b), new, now)
+
+        def in_rows(p: jax.Array, now: Flipped) -> Flipped:
+            new, gain = flip_rows(program, now, rows[num_rows + p], columns[p])
+            return jax.tree.map(lambda a, b: jnp.where(log_u[num_rows + p] < gain, a, b), new, now)
+
+        now = lax.fori_loop(0, num_rows, in_row, flipped(program, z["Z"]))
+        Z = lax.fori_loop(0, num_columns, in_rows, now).Z
+        W = loadings(program, Z).sample(keys[3])
+        W = jnp.where(jnp.all(jnp.isfinite(W)), W, z["W"])
+        return {**z, "Z": Z.astype(z["Z"].dtype), "W": W}, None
+
+    def discrepancies(self, key, z, target, tuning):
+        """What flips gain, in one row and in several; the program with the loadings integrated out."""
+        program = target.call(self.program, {**target.given, **z})
+        n, M = z["Z"].shape
+        if n < 3:
+            return None
+        now = flipped(program, z["Z"])
+
+        def log_density(Z: jax.Array) -> jax.Array:
+            return target.log_joint({**z, "Z": Z.astype(z["Z"].dtype)}) - loadings(program, Z).log_prob(z["W"])
+
+        def one(step: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+            pairs = flip_row(program, now, step[0]), flip_rows(program, now, step[0], step[1])
+            claimed = jnp.stack([gain for _, gain in pairs])
+            actual = jnp.stack([log_density(new.Z) for new, _ in pairs]) - log_density(now.Z)
+            legal = claimed > -jnp.inf
+            return jnp.where(legal, claimed, 0.0), jnp.where(legal, actual, 0.0)
+
+        key_rows, key_columns = random.split(key)
+        steps = _three_of(key_rows, ROWS * ENTRIES, n), random.randint(key_columns, (ROWS * ENTRIES,), 0, M)
+        return jax.tree.map(jnp.ravel, lax.map(one, steps))
+
+
+def flipped(program: Features, Z: jax.Array) -> Flipped:
+    """Features with what depends on them."""
+    Z = Z.astype(program.rows.dtype)
+    gram, cross = Z.T @ Z, Z.T @ program.rows
+    return Flipped(Z, gram, cross, program.margin.scores(Z), log_features(program, gram, cross))
+
+
+def flip_row(program: Features, now: Flipped, rows: jax.Array) -> tuple[Flipped, jax.Array]:
+    """The third of the rows flipped where the first two differ; by how much the log density is larger."""
+    (j, k, i), margin = rows, program.margin
+    old = now.Z[i]
+    new = jnp.where(now.Z[j] != now.Z[k], 1 - old, old)
+    gram = now.gram + new[:, None] * new - old[:, None] * old
+    cross = now.cross + (new - old)[:, None] * program.rows[i]
+    before = margin.of_row(now.scores, i)
+    after = before + jnp.tensordot(new - old, margin.change(i), 1)
+    log_new = log_features(program, gram, cross)
+    gain = log_new - now.log_features + margin.log_factor(i, after) - margin.log_factor(i, before)
+    return Flipped(now.Z.at[i].set(new), gram, cross, margin.with_row(now.scores, i, after), log_new), gain
+
+
+def flip_rows(program: Features, now: Flipped, rows: jax.Array, column: jax.Array) -> tuple[Flipped, jax.Array]:
+    """The same for all rows with a feature; not legal if it is one of those in which the two differ."""
+    differ, log_total = now.Z[rows[0]] != now.Z[rows[1]], program.margin.log_total
+    new = flipped(program, jnp.where((now.Z[:, column] > 0)[:, None] & differ, 1 - now.Z, now.Z))
+    gain = new.log_features - now.log_features + log_total(new.scores) - log_total(now.scores)
+    return new, jnp.where(differ[column], -jnp.inf, gain)
+
+
+def _three_of(key: jax.Array, number: int, n: int) -> jax.Array:
+    """(number, 3) different ones of ``0..n-1`` each."""
+    first, second, third = random.randint(key, (3, number), 0, jnp.array([n, n - 1, n - 2])[:, None])
+    second = second + (second >= first)
+    low, high = jnp.minimum(first, second), jnp.maximum(first, second)
+    third = third + (third >= low)
+    return jnp.stack([first, second, third + (third >= high)], axis=1)
+
+
 class Sticks(NamedTuple):
     """The features' probabilities, and the slice above which all of them are held.
 
@@ -424,9 +557,8 @@ def column_law(
     on = scores + jax.vmap(lambda i: program.margin.change(i)[k])(rows)
     log_factors = [jax.vmap(program.margin.log_factor)(rows, value) for value in (on, scores)]
     gain = (residual @ w - w @ w / 2) / program.noise_scale**2
-    others = least(sticks.pi, (jnp.sum(Z, axis=0) > 0) & (jnp.arange(Z.shape[1]) != k))
     log_odds = jnp.log(pi) - jnp.log1p(-pi) + gain + log_factors[0] - log_factors[1]
-    return Column(log_odds, SHARPNESS * (jnp.log(others) - jnp.log(jnp.minimum(others, pi))))
+    return Column(log_odds, log_slice_ratio(sticks, k, Z))
 
 
 class StickSlices(Move):
@@ -434,7 +566,7 @@ class StickSlices(Move):
 
     The sticks are drawn, serve for one pass over the columns that have data or lie above the slice, and are
     forgotten. More sticks above the slice than free slots are reported. For programs whose margin treats rows one by
-    one: ``scores`` has a row for each.
+    one: ``scores`` has a row for each. For others see :class:`StickEntries`.
 
     :param program: ``(z, *args, **kwargs) -> Features``.
     :param covered_by: the test that covers the sweep as a whole.
@@ -453,7 +585,7 @@ class StickSlices(Move):
     def step(self, keys, z, log_joint, target, tuning):
         program = target.call(self.program, {**target.given, **z})
         Z, W = z["Z"].astype(program.rows.dtype), z["W"]
-        (n, M), rows = Z.shape, jnp.arange(len(Z))
+        n, M = Z.shape
         sticks, full = draw_sticks(keys[0], program.concentration, Z)
         order = jnp.argsort(~sticks.held, stable=True)
         uniforms = random.uniform(keys[1], (M, n + 2), Z.dtype)
@@ -461,14 +593,30 @@ class StickSlices(Move):
         def visit(j: jax.Array, carry: tuple) -> tuple:
             Z, residual, scores = carry
             k = order[j]
-            w, change = W[:, k], jax.vmap(lambda i: program.margin.change(i)[k])(rows)
-            residual, scores = residual + Z[:, k, None] * w, scores - _by_row(Z[:, k], change)
-            new = column_law(program, sticks, k, Z, w, residual, scores).sample(uniforms[k]).astype(Z.dtype)
-            return Z.at[:, k].set(new), residual - new[:, None] * w, scores + _by_row(new, change)
+            residual = residual + Z[:, k, None] * W[:, k]
+            new, scores = self._column(program, sticks, k, Z, W[:, k], residual, scores, uniforms[k])
+            return Z.at[:, k].set(new), residual - new[:, None] * W[:, k], scores
 
         start = (Z, program.rows - Z @ W.T, self._scores(program, Z))
         Z, *_ = lax.fori_loop(0, jnp.sum(sticks.held), visit, start)
         return {**z, "Z": Z.astype(z["Z"].dtype)}, None, full
+
+    def _column(
+        self,
+        program: Features,
+        sticks: Sticks,
+        k: jax.Array,
+        Z: jax.Array,
+        w: jax.Array,
+        residual: jax.Array,
+        scores: jax.Array,
+        u: jax.Array,
+    ) -> tuple[jax.Array, jax.Array]:
+        """Column ``k`` drawn anew and the scores with it, given residuals without it."""
+        change = jax.vmap(lambda i: program.margin.change(i)[k])(jnp.arange(len(Z)))
+        scores = scores - _by_row(Z[:, k], change)
+        new = column_law(program, sticks, k, Z, w, residual, scores).sample(u).astype(Z.dtype)
+        return new, scores + _by_row(new, change)
 
     def _scores(self, program: Features, Z: jax.Array) -> jax.Array:
         scores = program.margin.scores(Z)
@@ -499,6 +647,72 @@ class StickSlices(Move):
 
         held = jnp.argsort(~sticks.held, stable=True)[: ROWS * ENTRIES]
         return lax.map(one, (held, random.uniform(key_columns, (len(held), n), Z.dtype)))
+
+
+class StickEntries(StickSlices):
+    """The same for programs in which a score depends on several rows: a column's entries one after the other."""
+
+    def _scores(self, program: Features, Z: jax.Array) -> jax.Array:
+        return program.margin.scores(Z)
+
+    def _column(self, program, sticks, k, Z, w, residual, scores, u):
+        def draw(i: jax.Array, carry: tuple) -> tuple:
+            column, scores = carry
+            log_odds, off, on = stick_log_odds(program, sticks, k, i, Z.at[:, k].set(column), w, residual, scores)
+            one = u[i] < jax.nn.sigmoid(log_odds)
+            return column.at[i].set(one), program.margin.with_row(scores, i, jnp.where(one, on, off))
+
+        return lax.fori_loop(0, len(Z), draw, (Z[:, k], scores))
+
+    def discrepancies(self, key, z, target, tuning):
+        """Entries of columns that are held, given the sticks: the program times the law of the sticks."""
+        program = target.call(self.program, {**target.given, **z})
+        Z, W = z["Z"].astype(program.rows.dtype), z["W"]
+        key_sticks, key_rows = random.split(key)
+        sticks, _ = draw_sticks(key_sticks, program.concentration, Z)
+        scores = program.margin.scores(Z)
+
+        def one(step: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+            k, i = step
+            residual = program.rows - Z @ W.T + Z[:, k, None] * W[:, k]
+            claimed, _, _ = stick_log_odds(program, sticks, k, i, Z, W[:, k], residual, scores)
+            both = [Z.at[i, k].set(value) for value in (1.0, 0.0)]
+            logs = [target.log_joint({**z, "Z": value.astype(z["Z"].dtype)}) for value in both]
+            logs = [log + log_sticks(sticks, program.concentration, Z) for log, Z in zip(logs, both, strict=True)]
+            return jnp.where(sticks.held[k], claimed, 0.0), jnp.where(sticks.held[k], logs[0] - logs[1], 0.0)
+
+        held = jnp.argsort(~sticks.held, stable=True)[: ROWS * ENTRIES]
+        return lax.map(one, (held, random.randint(key_rows, held.shape, 0, len(Z))))
+
+
+def stick_log_odds(
+    program: Features,
+    sticks: Sticks,
+    k: jax.Array,
+    i: jax.Array,
+    Z: jax.Array,
+    w: jax.Array,
+    residual: jax.Array,
+    scores: jax.Array,
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Log odds of ``z_ik`` given the sticks and all else, residuals without column ``k``; row ``i``'s scores at 0, 1.
+
+    Where no other row has the feature, the slice's density is larger by a ratio if this one has it.
+    """
+    margin, change = program.margin, program.margin.change(i)[k]
+    off = margin.of_row(scores, i) - Z[i, k] * change
+    on = off + change
+    gain = (residual[i] @ w - w @ w / 2) / program.noise_scale**2
+    alone = jnp.sum(Z[:, k]) == Z[i, k]
+    log_odds = jnp.log(sticks.pi[k]) - jnp.log1p(-sticks.pi[k]) + gain
+    log_odds = log_odds + margin.log_factor(i, on) - margin.log_factor(i, off)
+    return log_odds + jnp.where(alone, log_slice_ratio(sticks, k, Z), 0.0), off, on
+
+
+def log_slice_ratio(sticks: Sticks, k: jax.Array, Z: jax.Array) -> jax.Array:
+    """By how much the slice's log density is larger if column ``k`` has a one."""
+    others = least(sticks.pi, (jnp.sum(Z, axis=0) > 0) & (jnp.arange(Z.shape[1]) != k))
+    return SHARPNESS * (jnp.log(others) - jnp.log(jnp.minimum(others, sticks.pi[k])))
 
 
 def _by_row(values: jax.Array, change: jax.Array) -> jax.Array:

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from ..models import ibp
 from ..models.data import check_features
 from .buffets import (
+    FeatureFlips,
     Features,
     FeatureSweep,
     StickSlices,
@@ -34,13 +35,14 @@ def features(z: Sites, X, *, concentration, noise_scale, feature_scale, **_) -> 
 
 
 def ibp_collapsed(model: Callable = ibp) -> MoveKernel:
-    """Row after row with the loadings and the sticks integrated out: the one to use.
+    """Row after row with the loadings and the sticks integrated out, then flips of several entries: the one to use.
 
     :param model: the program, with structural options bound: ``functools.partial(ibp, max_features=64)``.
     """
     moves = [
         Conditional("concentration", alpha_given_features, when=there),
         FeatureSweep(features, covered_by=COVERED_BY),
+        FeatureFlips(features, covered_by=COVERED_BY),
     ]
     return MoveKernel(model, moves, name="ibp collapsed", num_active=num_features)
 

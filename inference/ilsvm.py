@@ -16,6 +16,7 @@ from ..models.ilsvm import appended_inputs
 from . import ibp, multiclass_svm
 from .augmentation import weight_information
 from .buffets import (
+    FeatureFlips,
     Features,
     FeatureSweep,
     Margin,
@@ -61,6 +62,7 @@ def class_margin(eta: jax.Array, num_slots: int, appended: jax.Array, y: jax.Arr
         lambda scores, i, new: scores.at[i].set(new),
         lambda i: weights,
         log_factor,
+        lambda scores: jnp.sum(jax.vmap(log_factor)(jnp.arange(len(y)), scores)),
     )
 
 
@@ -90,12 +92,18 @@ def mean_eta(z: Sites, X, y, *, prior_scale, **_) -> Distribution:
 
 
 def ilsvm_collapsed(model: Callable = ilsvm, *, overrelaxation: float = 0.5) -> MoveKernel:
-    """Row after row with the loadings and the sticks integrated out, then weights class by class: the one to use.
+    """Row after row with the loadings and the sticks integrated out, flips of several entries, weights class by class.
+
+    The one to use.
 
     :param model: the program, with structural options bound: ``functools.partial(ilsvm, max_features=64)``.
     :param overrelaxation: of the weights' draws.
     """
-    moves = [*_weights(overrelaxation), FeatureSweep(features, covered_by=COVERED_BY)]
+    moves = [
+        *_weights(overrelaxation),
+        FeatureSweep(features, covered_by=COVERED_BY),
+        FeatureFlips(features, covered_by=COVERED_BY),
+    ]
     return MoveKernel(model, moves, name="ilsvm collapsed", num_active=num_features)
 
 

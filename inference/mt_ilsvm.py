@@ -1,4 +1,4 @@
-"""The kernel of the multi-task infinite latent SVM (:mod:`regbayes.models.mt_ilsvm`), and predictions.
+"""Kernels of the multi-task infinite latent SVM (:mod:`regbayes.models.mt_ilsvm`), and predictions.
 
 The rows of ``Z`` are inputs, so every datum's score depends on every row: rows are visited one after the other.
 """
@@ -14,11 +14,20 @@ from ..models.data import check_features
 from ..models.ilsvm import appended_inputs
 from ..models.mt_ilsvm import targets
 from . import ibp
-from .buffets import Features, FeatureSweep, Margin, alpha_given_features, num_features
+from .buffets import (
+    FeatureFlips,
+    Features,
+    FeatureSweep,
+    Margin,
+    StickEntries,
+    alpha_given_features,
+    loadings_given_features,
+    num_features,
+)
 from .ilsvm import check_feature_draws
 from .isvm import _information, there
 from .kernel import MoveKernel
-from .moves import Augmented, Conditional
+from .moves import Augmented, Conditional, Move
 from .predictions import Prediction
 from .slices import Rescale
 from .target import Sites
@@ -49,6 +58,7 @@ def features(
         lambda scores, d, new: new,
         lambda d: weights * inputs[:, d],
         log_factor,
+        lambda scores: log_factor(jnp.zeros((), int), scores),
     )
     return program._replace(margin=margin)
 
@@ -80,18 +90,42 @@ def eta_given_omega(omega: jax.Array, rest: Sites, X, y, task, *, cost, prior_sc
 
 
 def mt_ilsvm_collapsed(model: Callable = mt_ilsvm, *, overrelaxation: float = 0.5) -> MoveKernel:
-    """Row after row of the projection with the loadings and the sticks integrated out; all tasks' weights.
+    """Row after row of the projection with the loadings and the sticks integrated out, then flips; all tasks' weights.
+
+    The one to use.
 
     :param model: the program, with structural options bound: ``functools.partial(mt_ilsvm, max_features=64)``.
     :param overrelaxation: of the weights' draws.
     """
     moves = [
+        *_weights(overrelaxation),
+        FeatureSweep(features, covered_by=COVERED_BY),
+        FeatureFlips(features, covered_by=COVERED_BY),
+    ]
+    return MoveKernel(model, moves, name="mt-ilsvm collapsed", num_active=num_features)
+
+
+def mt_ilsvm_slice(model: Callable = mt_ilsvm, *, overrelaxation: float = 0.5) -> MoveKernel:
+    """Slice sampling of the sticks given the loadings, entry by entry; loadings; all tasks' weights.
+
+    :param model: the program, with structural options bound: ``functools.partial(mt_ilsvm, max_features=64)``.
+    :param overrelaxation: of the weights' draws.
+    """
+    moves = [
+        *_weights(overrelaxation),
+        StickEntries(features, covered_by=COVERED_BY),
+        Conditional("W", loadings_given_features(features)),
+    ]
+    return MoveKernel(model, moves, name="mt-ilsvm slice", num_active=num_features)
+
+
+def _weights(overrelaxation: float) -> list[Move]:
+    """The moves of the weights, and of ``alpha``."""
+    return [
         Augmented("eta", omega_given_eta, eta_given_omega, overrelaxation=overrelaxation),
         Rescale("eta"),
         Conditional("concentration", alpha_given_features, when=there),
-        FeatureSweep(features, covered_by=COVERED_BY),
     ]
-    return MoveKernel(model, moves, name="mt-ilsvm collapsed", num_active=num_features)
 
 
 def mt_ilsvm_predict(

@@ -81,8 +81,12 @@ class IndianBuffetProcess(Distribution):
 
     @validate_sample
     def log_prob(self, value: ArrayLike) -> jax.Array:
+        return self.log_prob_of_counts(jnp.sum(jnp.asarray(value), axis=-2))
+
+    def log_prob_of_counts(self, counts: jax.Array) -> jax.Array:
+        """The log probability of any matrix whose columns have so many ones, ``m_k`` (..., M)."""
         alpha, n, M = self.concentration, self.num_data, self.max_features
-        m = jnp.sum(jnp.asarray(value), axis=-2).astype(alpha.dtype)
+        m = counts.astype(alpha.dtype)
         num = jnp.sum(m > 0, axis=-1)
         column = gammaln(n - m + 1) + gammaln(jnp.maximum(m, 1.0)) - gammaln(n + 1.0)
         log_columns = jnp.sum(jnp.where(m > 0, column, 0.0), axis=-1)

@@ -240,7 +240,7 @@ ENTRIES: dict[str, Entry] = {
         paper=ILSVM,
         program=models.mt_ilsvm,
         example=_tasks,
-        kernels={"collapsed": inference.mt_ilsvm_collapsed},
+        kernels={"slice": inference.mt_ilsvm_slice, "collapsed": inference.mt_ilsvm_collapsed},
         learner=inference.MTILSVM,
     ),
 }

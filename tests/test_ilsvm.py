@@ -17,11 +17,20 @@ from scipy.special import gammaln, logsumexp
 from scipy.stats import norm, qmc
 
 from regbayes.diagnostics import conformance
-from regbayes.inference import ilsvm_collapsed, ilsvm_predict, ilsvm_slice, mt_ilsvm_collapsed, mt_ilsvm_predict
-from regbayes.models import ilsvm, mt_ilsvm
+from regbayes.inference import (
+    FeatureFlips,
+    ilsvm_collapsed,
+    ilsvm_predict,
+    ilsvm_slice,
+    mt_ilsvm_collapsed,
+    mt_ilsvm_predict,
+    mt_ilsvm_slice,
+)
+from regbayes.models import IndianBuffetProcess, ilsvm, mt_ilsvm
 
 SETTINGS = {"concentration": 0.8, "noise_scale": 0.7, "feature_scale": 1.2, "prior_scale": 1.5, "cost": 0.8}
 KERNELS = {"collapsed": ilsvm_collapsed, "slice": ilsvm_slice}
+TASK_KERNELS = {"collapsed": mt_ilsvm_collapsed, "slice": mt_ilsvm_slice}
 
 
 def data(n, d, seed=0):
@@ -41,10 +50,11 @@ def test_every_move_conforms_to_the_program():
     assert report.ok
 
 
-def test_every_move_of_regression_tasks_conforms_to_the_program():
+@pytest.mark.parametrize("make", TASK_KERNELS.values(), ids=TASK_KERNELS)
+def test_every_move_of_regression_tasks_conforms_to_the_program(make):
     X, y, task = data(4, 3), data(4, 1)[:, 0], np.array([0, 2, 0, 2])
     program = functools.partial(mt_ilsvm, max_features=5, loss="epsilon-insensitive", num_tasks=3, extra_features=True)
-    report = conformance(mt_ilsvm_collapsed(program), X, y, task, num_states=3, epsilon=0.3, **SETTINGS)
+    report = conformance(make(program), X, y, task, num_states=3, epsilon=0.3, **SETTINGS)
     assert report.max_error <= 1e-8
     assert report.ok
 
@@ -74,34 +84,40 @@ def run(kernel, args, **settings):
     return mcmc.get_samples(group_by_chain=True)
 
 
-X3, Y3 = data(3, 2) / 2, np.array([0, 1, 1])
-
-
-@functools.cache
-def enumerated():
+def enumerated(X, y, most, alpha):
     """Two classes: only the difference of their scores matters, normal with covariance ``2 nu^2 (ZZ' + 11')``."""
-    sets, cost, nu = feature_sets(3, 7), SETTINGS["cost"], SETTINGS["prior_scale"]
+    sets, cost, nu = feature_sets(len(X), most), SETTINGS["cost"], SETTINGS["prior_scale"]
 
     def log_factor(u):
-        return -2 * cost * np.sum(np.maximum(0, 1 - (2 * Y3 - 1) * u), axis=1)
+        return -2 * cost * np.sum(np.maximum(0, 1 - (2 * y - 1) * u), axis=1)
 
     margin = log_expected(2 * nu**2 * (sets @ sets.swapaxes(1, 2) + 1), log_factor)
     assert np.ptp(margin) > 0.5  # the margin has a say
-    return sets, log_prior(sets, 0.8) + log_rows(sets, X3, 0.7, 1.2) + margin
+    return sets, log_prior(sets, alpha) + log_rows(sets, X, 0.7, 1.2) + margin
+
+
+def assert_enumerated(make, X, y, most, alpha):
+    kernel = make(functools.partial(ilsvm, max_features=18 if make is ilsvm_slice else 12, num_classes=2))
+    draws = run(kernel, (X, y), **{**SETTINGS, "concentration": alpha})
+    assert np.abs(set_scores(draws["Z"], *enumerated(X, y, most, alpha))).max() < MAX_Z
 
 
 @pytest.mark.parametrize("make", KERNELS.values(), ids=KERNELS)
 def test_features_by_enumeration(make):
-    kernel = make(functools.partial(ilsvm, max_features=18 if make is ilsvm_slice else 12, num_classes=2))
-    assert np.abs(set_scores(run(kernel, (X3, Y3), **SETTINGS)["Z"], *enumerated())).max() < MAX_Z
+    assert_enumerated(make, data(3, 2) / 2, np.array([0, 1, 1]), 7, 0.8)
 
 
-@pytest.mark.parametrize("loss", ["hinge", "epsilon-insensitive"])
-def test_features_of_tasks_by_enumeration(loss):
+@pytest.mark.slow
+@pytest.mark.parametrize("make", KERNELS.values(), ids=KERNELS)
+def test_features_of_five_data_by_enumeration(make):
+    assert_enumerated(make, data(5, 2) / 2, np.array([0, 1, 1, 0, 1]), 4, 0.1)
+
+
+def assert_tasks_enumerated(make, loss, X, most, alpha):
     """Scores ``X Z eta_m`` with ``Z eta_m`` normal with covariance ``nu^2 ZZ'``, for each task by itself."""
-    X, task, sets = data(4, 2), np.array([0, 1, 0, 0]), feature_sets(2, 9)
+    task, sets = np.array([0, 1, 0, 0]), feature_sets(X.shape[1], most)
     y = np.array([1, 0, 0, 1]) if loss == "hinge" else np.array([0.5, -2.0, 1.0, 0.0])
-    cost, nu, logs = SETTINGS["cost"], SETTINGS["prior_scale"], log_prior(sets, 0.8) + log_rows(sets, X.T, 0.7, 1.2)
+    cost, nu, logs = SETTINGS["cost"], SETTINGS["prior_scale"], log_prior(sets, alpha) + log_rows(sets, X.T, 0.7, 1.2)
     for m in range(2):
 
         def log_factor(v, own=task == m):
@@ -110,9 +126,59 @@ def test_features_of_tasks_by_enumeration(loss):
             return -2 * cost * np.sum(np.maximum(zeta, 0), axis=1)
 
         logs = logs + log_expected(nu**2 * sets @ sets.swapaxes(1, 2), log_factor)
-    program = functools.partial(mt_ilsvm, max_features=12, loss=loss, num_tasks=2, intercept=False)
-    draws = run(mt_ilsvm_collapsed(program), (X, y, task), epsilon=0.2, **SETTINGS)
+    slots = 18 if make is mt_ilsvm_slice else 12
+    program = functools.partial(mt_ilsvm, max_features=slots, loss=loss, num_tasks=2, intercept=False)
+    draws = run(make(program), (X, y, task), epsilon=0.2, **{**SETTINGS, "concentration": alpha})
     assert np.abs(set_scores(draws["Z"], sets, logs)).max() < MAX_Z
+
+
+@pytest.mark.parametrize(("kernel", "loss"), [("collapsed", "hinge"), ("slice", "epsilon-insensitive")])
+def test_features_of_tasks_by_enumeration(kernel, loss):
+    assert_tasks_enumerated(TASK_KERNELS[kernel], loss, data(4, 2), 9, 0.8)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kernel", "loss"), [("collapsed", "epsilon-insensitive"), ("slice", "hinge")])
+def test_features_of_five_inputs_by_enumeration(kernel, loss):
+    assert_tasks_enumerated(TASK_KERNELS[kernel], loss, data(4, 5) / 2, 4, 0.1)
+
+
+@pytest.mark.parametrize("tasks", [False, True])
+def test_flips_alone_leave_the_posterior_as_it_is(tasks):
+    """Given weights, of which each slot has its own: independent draws of all 512 matrices, flipped, have their law."""
+    X, y, rng = data(3, 3), np.array([0, 1, 1]), np.random.default_rng(0)
+    eta, task = rng.normal(size=(2, 4)), np.array([0, 1, 1])
+    every = np.array(list(itertools.product([0, 1], repeat=9))).reshape(-1, 3, 3)
+    if tasks:
+        f = np.einsum("nd,sdk,nk->sn", X, every, eta[task, :3]) + eta[task, 3]
+    else:
+        f = np.einsum("snk,k->sn", every, eta[1, :3] - eta[0, :3]) + eta[1, 3] - eta[0, 3]
+    logs = -2 * SETTINGS["cost"] * np.sum(np.maximum(0, 1 - (2 * y - 1) * f), axis=1)
+    logs = logs + log_rows(every, X.T if tasks else X, 0.7, 1.2)
+    with jax.enable_x64(True):
+        logs = logs + np.asarray(IndianBuffetProcess(4.0, 3, 3).log_prob(every))
+    p = np.exp(logs - logsumexp(logs))
+    S = 12_800
+    Z = every[rng.choice(512, S, p=p)]
+    if tasks:
+        kernel, args = mt_ilsvm_collapsed(functools.partial(mt_ilsvm, max_features=3, num_tasks=2)), (X, y, task)
+    else:
+        kernel, args = ilsvm_collapsed(functools.partial(ilsvm, max_features=3, num_classes=2)), (X, y)
+    (flips,) = (move for move in kernel.moves if isinstance(move, FeatureFlips))
+    target = kernel.target(args, {**SETTINGS, "concentration": 4.0})  # few matrices are empty
+
+    def flip(key, Z):
+        z = {"Z": Z, "W": jnp.zeros((3, 3)), "eta": jnp.asarray(eta)}
+        return flips.step(random.split(key, flips.num_keys), z, None, target, {})[0]["Z"]
+
+    moved = np.asarray(jax.jit(jax.vmap(flip))(random.split(random.key(0), S), Z))
+    assert np.mean(np.any(moved != Z, axis=(1, 2))) > 0.2
+    codes = moved.reshape(S, 9) @ (1 << np.arange(9)[::-1])
+    often = p * S > 50
+    found, expected = np.bincount(codes, minlength=512)[often] / S, p[often]
+    scores = (found - expected) / np.sqrt(expected * (1 - expected) / S)
+    print(f"largest |z| {np.abs(scores).max():.2f} of {len(scores)} matrices")
+    assert np.abs(scores).max() < MAX_Z
 
 
 # ----- Geweke's test
@@ -143,6 +209,36 @@ def test_geweke_without_a_margin(make):
 
     def prior(key):
         sites = trace(seed(program, key)).get_trace(X, y, **settings)
+        return statistics({name: sites[name]["value"] for name in ("Z", "W", "eta")})
+
+    expected = jax.jit(jax.vmap(prior))(random.split(random.key(2), 16 * 1500)).reshape(16, 1500, -1)
+    assert_agree(np.asarray(found), np.asarray(expected))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("make", TASK_KERNELS.values(), ids=TASK_KERNELS)
+def test_geweke_of_tasks_without_a_margin(make):
+    from test_ibp import geweke
+
+    n, d, y, task = 3, 4, np.array([0, 1, 0]), np.array([0, 1, 1])
+    settings = {**SETTINGS, "cost": 1e-9}
+    program = functools.partial(mt_ilsvm, y=y, task=task, max_features=14, num_tasks=2)
+    X = jnp.zeros((n, d))
+
+    def draw_data(key, z):
+        return z["W"] @ z["Z"].T + SETTINGS["noise_scale"] * random.normal(key, (n, d))
+
+    def statistics(z):
+        m, fitted = jnp.sum(z["Z"], 0), z["W"] @ z["Z"].T
+        return jnp.stack([
+            jnp.sum(m > 0), jnp.sum(m), jnp.sum(m == 1), jnp.sum(fitted**2), jnp.sum(fitted[:, 0] * fitted[:, 1]),
+            z["eta"][0, 0], z["eta"][1, -1] ** 2, jnp.sum(m * z["eta"][0, :-1]),
+        ])  # fmt: skip
+
+    _, found = geweke(make(program), X, "x", draw_data, statistics, **settings)
+
+    def prior(key):
+        sites = trace(seed(program, key)).get_trace(X, **settings)
         return statistics({name: sites[name]["value"] for name in ("Z", "W", "eta")})
 
     expected = jax.jit(jax.vmap(prior))(random.split(random.key(2), 16 * 1500)).reshape(16, 1500, -1)

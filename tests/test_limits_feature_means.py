@@ -212,6 +212,26 @@ def test_at_large_beta_a_sweep_takes_the_step_of_the_limit(margin):
     np.testing.assert_allclose(np.asarray(z["W"])[:, :3].T, means, atol=6 / np.sqrt(2 * BETA))
 
 
+def test_at_large_beta_collapsed_entries_lower_the_objective_at_the_best_means():
+    """With the means integrated out an entry is the one that is cheaper once the means are fitted to it."""
+    X, _, truth = make_data(n=14, d=3, K=2, seed=2)
+    rng = np.random.default_rng(1)
+    start = np.where(rng.uniform(size=truth.shape) < 0.75, truth, 1 - truth) * 1.0
+    Z, value = start.copy(), lambda Z: np.sum((X - Z @ np.linalg.lstsq(Z, X)[0]) ** 2)
+    for i, k in itertools.product(range(14), range(2)):
+        both = [np.where((np.arange(14) == i)[:, None] & (np.arange(2) == k), v, Z) for v in (0.0, 1.0)]
+        assert min(Z.sum(0)) > 1  # no datum has a feature to itself
+        Z = min(both, key=value)
+    assert np.any(start != Z)
+    with jax.enable_x64(True):
+        settings = {"noise_scale": 40**-0.5, "concentration": np.exp(-20 * 30.0), "feature_scale": 10.0}  # no births
+        kernel = ibp_collapsed(functools.partial(ibp, max_features=4))
+        z, moves, target = cold_state(kernel, (X.copy(),), settings, {"Z": start, "W": np.zeros((3, 2))})
+        found = moves["FeatureSweep('Z', 'W')"].step(random.split(random.key(0), 4), z, None, target, {})[0]["Z"]
+    np.testing.assert_array_equal(found[:, :2], Z)
+    assert not np.any(found[:, 2:])
+
+
 def test_at_large_beta_a_birth_is_the_limit_s():
     """A datum opens a feature of its own if what is left of it is more than the price."""
     X = np.array([[3.0, 0.0], [3.0, 0.0], [0.0, 1.5], [0.0, 0.0], [3.0, 2.5]])

@@ -193,23 +193,14 @@ class MTILSVM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     :param truncation: ``K``, the most features.
     :param loss: "hinge", for two classes; or "epsilon-insensitive", for numbers, which are centred first.
-    :param C: the weight of the margin.
     :param concentration: ``alpha`` of the process: the mean number of an input's features beforehand.
     :param noise_scale: ``sigma_n``, standard deviation of the inputs about ``Z w``; None for half of the inputs' own.
     :param feature_scale: ``sigma_0``, prior standard deviation of the loadings ``w``.
-    :param prior_scale: prior standard deviation of the tasks' weights.
     :param ell: the margin of the hinge.
     :param epsilon: the error that costs nothing.
-    :param extra_features: let the tasks see the inputs beside the features.
-    :param fit_intercept: append a constant to the tasks' input, with the prior of the other weights.
-    :param intercept_scaling: the constant; a large one leaves the intercepts free.
     :param coupled: False for the decoupled baseline, MT-IBP+SVM: a projection by the inputs alone, then the tasks.
-    :param estimate_scales: update ``noise_scale`` and ``feature_scale`` too.
     :param init: "random", projections around a half; or "svd", loadings from the inputs' singular vectors.
-    :param max_iter: the most sweeps over all updates.
-    :param tol: stop when a sweep lowers the objective by ``tol`` or less for each datum.
-    :param dual_tol: the relative duality gap of the tasks' machines.
-    :param random_state: seed of the start.
+    :param C: it and the others as for :class:`ILSVM`, with the tasks' machines for classifiers.
 
     Attributes: ``classes_``, the two labels, for the hinge; ``tasks_``, the values of ``task``, or the columns'
     numbers; ``projection_`` (d, K), ``E[Z]``; ``active_features_``, indices of the features that some input has rather

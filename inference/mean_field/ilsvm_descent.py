@@ -21,7 +21,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse
 import scipy.special
 
 from ..duality.crammer_singer import solve
@@ -178,9 +177,7 @@ class TaskMargin:
 
     def pull(self, found: Classifiers, K: int) -> Array:
         """(d, K) by which the margin raises ``theta``."""
-        cells = self.cells
-        beta = scipy.sparse.csr_array((found.dual, cells.row, cells.start), shape=(len(cells.start) - 1, len(self.X)))
-        return self.scale * (beta @ self.X).T @ found.weights[:, :K]
+        return self.scale * self.cells.totals(found.dual, self.X).T @ found.weights[:, :K]
 
 
 def _sweeps(operations: int) -> int:

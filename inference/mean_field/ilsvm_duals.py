@@ -19,6 +19,7 @@ References:
 from typing import NamedTuple
 
 import numpy as np
+import scipy.sparse
 
 from ..duality.ascent import _shuffle, _visit
 from ..duality.problem import Problem, compiled
@@ -44,6 +45,11 @@ class Cells(NamedTuple):
     def task(self) -> Array:
         """(N,)"""
         return np.repeat(np.arange(len(self.start) - 1), np.diff(self.start))
+
+    def totals(self, beta: Array, X: Array) -> Array:
+        """(M, d) each task's ``sum_i beta_i x_i``."""
+        shape = (len(self.start) - 1, len(X))
+        return scipy.sparse.csr_array((beta, self.row, self.start), shape=shape) @ X
 
 
 class Machines(NamedTuple):
@@ -160,7 +166,7 @@ def respond_tasks(
     """
     beta = np.clip(beta, cells.low, cells.high)
     weights, task = evaluate(cells, U, beta).weights, cells.task
-    delta = D * (g + (X[cells.row] * beta[:, None]).T @ M[task])
+    delta = D * (g + cells.totals(beta, X).T @ M)
     norms = np.einsum("np,np->n", U, U)[cells.row] + np.sum((X**2 @ D)[cells.row] * M[task] ** 2, axis=1)
     _respond_tasks(U, X, *cells, task, norms, M, D, delta, beta, weights, goal, max_sweeps)
     return beta

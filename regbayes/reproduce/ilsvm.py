@@ -22,6 +22,7 @@ from .experiment import SECONDS, Experiment, Method, Metric, Options
 from .m2dpm import paper
 
 FAST_NUM_DATA = 400
+FINALISTS = 4  # hyper-parameters that all folds decide between
 
 
 def mt(loss: str, **fixed: Any) -> Callable[[int], MTILSVM]:
@@ -30,13 +31,20 @@ def mt(loss: str, **fixed: Any) -> Callable[[int], MTILSVM]:
 
 
 def choose(method: Method, seed: int, options: Options, folds: list, score: Callable[..., float]) -> dict[str, Any]:
-    """The hyper-parameters with the best mean score over the folds."""
+    """The hyper-parameters with the best mean score over the folds, of those that do best in the first."""
     estimator, candidates = method.estimator(seed, options.fast), list(ParameterGrid(method.candidates(options.fast)))
     if len(candidates) == 1:
         return candidates[0]
-    tasks = [(clone(estimator).set_params(**candidate), fold) for candidate in candidates for fold in folds]
-    scores = Parallel(options.n_jobs)(delayed(score)(model, *fold) for model, fold in tasks)
-    return candidates[int(np.argmax(np.mean(np.reshape(scores, (len(candidates), -1)), axis=1)))]
+
+    def scores(candidates: list, folds: list) -> np.ndarray:
+        tasks = [(clone(estimator).set_params(**candidate), fold) for candidate in candidates for fold in folds]
+        found = Parallel(options.n_jobs)(delayed(score)(model, *fold) for model, fold in tasks)
+        return np.reshape(found, (len(candidates), -1))
+
+    first = scores(candidates, folds[:1])
+    best = np.argsort(-first[:, 0], kind="stable")[:FINALISTS]
+    finalists = [candidates[i] for i in best]
+    return finalists[int(np.argmax(np.mean(np.column_stack([first[best], scores(finalists, folds[1:])]), axis=1)))]
 
 
 # ----- Table 2: several labels each
@@ -155,7 +163,8 @@ TABLE2 = Experiment(
     notes=(
         "A seed is a random start with random folds. Inputs are standardised by the training part; those of the test",
         "part, or of the fold left out, join the likelihood. Hyper-parameters are chosen for each seed by the accuracy",
-        "in folds of the training part, from the same values for MT-IBP+SVM and MT-iLSVM.",
+        "in folds of the training part, between the four best of the first fold, from the same values for MT-IBP+SVM",
+        "and MT-iLSVM.",
         "Accuracy is the share of all labels of all rows that are right, 1 less the Hamming loss: the only definition",
         "that agrees with the paper's F1. Exact rows are 0.16 of Yeast for linear SVMs, and rows' mean Jaccard index,",
         "0.50 for them at F1-micro 0.64, cannot be 0.58 at 0.43 or 0.47. By it the paper's accuracy on Yeast is below",
@@ -253,7 +262,8 @@ FIG7 = Experiment(
         "A seed is a split of Argyriou, Evgeniou and Pontil's, 75% of each school to learn from. Explained variance is",
         "1 less the squared error of the test part over its variance. Figure 7 gives no numbers to set beside ours.",
         "Inputs and scores are standardised by the training part. Hyper-parameters are chosen for each split by the",
-        "explained variance in folds of its training part, from the same values for all four multi-task methods.",
+        "explained variance in folds of its training part, between the four best of the first fold, from the same",
+        "values for all four multi-task methods.",
     ),
     compare=(("MT-iLSVM", "MT-IBP+SVM"), ("MT-iLSVM, inputs", "MT-IBP+SVM, inputs")),
 )
