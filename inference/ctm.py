@@ -5,6 +5,8 @@ topics and proportions are sites, which leaves documents independent given them;
 drawn by the tables of the Chinese restaurant franchise, exactly.
 """
 
+import functools
+import inspect
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -14,15 +16,15 @@ from jax import lax, random
 from jax.scipy.special import gammaln
 from jax.typing import ArrayLike
 from numpyro.distributions import Distribution
+from numpyro.infer.gibbs import GIBBS_SITES_KWARG
 
 from ..models import Corpus, FlooredDirichlet, KnownLabels, ctm, tokens_of
 from ..models import host as on_cores
 from ..models.topics import check_landmarks, floored
 from .mixtures import counts_of
 from .moves import Conditional, Move
-from .target import Sites
+from .target import Sites, Target
 from .topics import (
-    Margin,
     Probabilities,
     Tokens,
     TokenSweep,
@@ -32,7 +34,6 @@ from .topics import (
     new_documents,
     no_margin,
     phi_given_z,
-    sweep_tokens,
 )
 
 SMOOTHING = 0.1
@@ -52,7 +53,7 @@ def gamma_given_y(z: Sites, X, landmarks, *, num_clusters, omega, **_) -> Distri
     return FlooredDirichlet(omega + counts_of(z["y"], num_clusters).astype(jnp.result_type(float)))
 
 
-def y_given_z(z: Sites, X, landmarks, *, alpha, **_) -> Distribution:
+def y_given_z(z: Sites, X, landmarks, *, alpha, **_) -> KnownLabels:
     """``gamma_k prod_t Gamma(alpha mu_kt + n_it)/Gamma(alpha mu_kt)``: theta integrated out, all documents at once."""
     return known_or(landmarks, label_logits(z, tokens_of(X), alpha))
 
@@ -255,6 +256,16 @@ def num_clusters_used(z: Sites) -> jax.Array:
     return jnp.sum(counts_of(z["y"], z["gamma"].shape[0]) > 0)
 
 
+def document_moves(
+    tokens: Callable[..., Tokens],
+    y_given_z: Callable[..., KnownLabels],
+    penalty: Callable[..., jax.Array] | None = None,
+    host: bool | None = None,
+) -> list[Move]:
+    """What redraws documents' labels and topics given what all documents share."""
+    return [RedrawDocuments(tokens, penalty, host), Conditional("y", y_given_z), TokenSweep(tokens, host)]
+
+
 def ctm_collapsed(model: Callable = ctm, *, host: bool | None = None) -> TopicKernel:
     """All documents' tokens and labels at once, given topics and proportions; documents' own are integrated out.
 
@@ -265,9 +276,7 @@ def ctm_collapsed(model: Callable = ctm, *, host: bool | None = None) -> TopicKe
         Probabilities("phi", phi_given_z),
         ClusterProportions(),
         Probabilities("gamma", gamma_given_y),
-        RedrawDocuments(tokens, host=host),
-        Conditional("y", y_given_z),
-        TokenSweep(tokens, host),
+        *document_moves(tokens, y_given_z, host=host),
     ]
     return TopicKernel(model, moves, name="ctm collapsed", num_active=num_clusters_used, begin=from_landmarks)
 
@@ -309,52 +318,48 @@ def ctm_predict(
     (5, 3)
     """
     sites, corpus = new_documents(draws, X, ("phi", "mu", "gamma"))
-    host = on_cores.available() if host is None else host
-
-    def loss(z: Sites) -> tuple[Margin, jax.Array]:
-        return no_margin(corpus, z["mu"].shape[1], z["mu"].dtype), jnp.zeros(())
-
-    return predict_clusters(random.key(seed), sites, corpus, loss, jnp.asarray(alpha), num_sweeps, host)
+    moves = document_moves(tokens, y_given_z, host=host)
+    return predict_clusters(seed, ctm, moves, y_given_z, sites, corpus, num_sweeps, alpha=alpha)
 
 
 def predict_clusters(
-    key: jax.Array,
+    seed: int,
+    model: Callable,
+    moves: list[Move],
+    y_given_z: Callable[..., KnownLabels],
     draws: Sites,
     corpus: Corpus,
-    loss: Callable[[Sites], tuple[Margin, jax.Array]],
-    alpha: jax.Array,
     num_sweeps: int,
-    host: bool,
+    **settings: Any,
 ) -> ClusterPrediction:
-    """Sweeps over tokens and labels of new documents.
-
-    :param loss: of all sites: what tokens pay, and what labels pay (D, K), in logs.
-    """
+    """Sweeps of ``moves`` over labels and topics of new documents, the program's other sites given by each draw."""
     (S, K, T), dtype = draws["mu"].shape, draws["mu"].dtype
+    settings.update(num_clusters=K, num_topics=T)
 
-    def sweep(carry: tuple, key: jax.Array, draw: Sites) -> tuple:
-        z, y, _ = carry
-        key_z, key_y = random.split(key)
-        sites = {**draw, "z": z, "y": y}
-        tokens = Tokens(corpus, draw["phi"], floored(alpha * draw["mu"]), y, loss(sites)[0])
-        sites["z"] = sweep_tokens(key_z, tokens, z, host)
-        logits = label_logits(sites, corpus, alpha) - loss(sites)[1]
-        y = random.categorical(key_y, logits).astype(jnp.int32)
-        return sites["z"], y, jax.nn.softmax(logits, axis=1)
+    def visit(corpus: Corpus, carry: tuple, step: tuple) -> tuple:
+        (z, sums), (key, draw) = carry, step
+        target = Target(model, inspect.signature(model), (corpus, None), {**settings, GIBBS_SITES_KWARG: draw})
+        keys = random.split(key, (num_sweeps, len(moves)))
 
-    def visit(carry: tuple, step: tuple) -> tuple:
-        (state, sums), (key, draw) = carry, step
-        keys = random.split(key, num_sweeps)
-        state = lax.fori_loop(0, num_sweeps, lambda i, state: sweep(state, keys[i], draw), state)
-        found = state[2], corpus.proportions(state[0], T, dtype)
-        return (state, jax.tree.map(jnp.add, sums, found)), None
+        def sweep(i: jax.Array, z: Sites) -> Sites:
+            for move, key in zip(moves, keys[i], strict=True):
+                z = move.step(random.split(key, move.num_keys), z, None, target, {})[0]
+            return z
 
-    def run(key: jax.Array, draws: Sites) -> tuple[jax.Array, jax.Array]:
+        z = lax.fori_loop(0, num_sweeps, sweep, z)
+        law = target.call(y_given_z, {**draw, **z})
+        found = jax.nn.softmax(law.logits, axis=1), corpus.proportions(z["z"], T, dtype)
+        return (z, jax.tree.map(jnp.add, sums, found)), None
+
+    def run(key: jax.Array, draws: Sites, corpus: Corpus) -> tuple[jax.Array, jax.Array]:
         key_z, key_y, key = random.split(key, 3)
-        z = random.randint(key_z, (corpus.num_tokens,), 0, T, jnp.int32)
-        y = random.randint(key_y, (corpus.num_documents,), 0, K, jnp.int32)
-        sums = jnp.zeros((corpus.num_documents, K), dtype), jnp.zeros((corpus.num_documents, T), dtype)
-        return lax.scan(visit, ((z, y, sums[0]), sums), (random.split(key, S), draws))[0][1]
+        D = corpus.num_documents
+        z = {
+            "y": random.randint(key_y, (D,), 0, K, jnp.int32),
+            "z": random.randint(key_z, (corpus.num_tokens,), 0, T, jnp.int32),
+        }
+        sums = jnp.zeros((D, K), dtype), jnp.zeros((D, T), dtype)
+        return lax.scan(functools.partial(visit, corpus), (z, sums), (random.split(key, S), draws))[0][1]
 
-    probabilities, shares = (total / S for total in jax.jit(run)(key, draws))
+    probabilities, shares = (total / S for total in jax.jit(run)(random.key(seed), draws, corpus))
     return ClusterPrediction(jnp.argmax(probabilities, axis=1), probabilities, shares)

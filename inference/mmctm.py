@@ -10,21 +10,17 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
-from jax import random
 from jax.typing import ArrayLike
 from numpyro.distributions import Distribution
 
-from ..models import Corpus, mmctm, tokens_of
-from ..models import host as on_cores
+from ..models import Corpus, KnownLabels, mmctm, tokens_of
 from . import ctm
-from .moves import CommonShift, Conditional
+from .moves import CommonShift
 from .target import Sites
 from .topics import (
     ClassWeights,
-    Margin,
     Probabilities,
     Tokens,
-    TokenSweep,
     TopicKernel,
     class_margin,
     new_documents,
@@ -37,7 +33,7 @@ def tokens(z: Sites, X, landmarks, *, cost, ell, **settings) -> Tokens:
     return ctm.tokens(z, X, landmarks, **settings)._replace(margin=class_margin(z["eta"], z["y"], cost, ell))
 
 
-def y_given_z(z: Sites, X, landmarks, *, alpha, cost, ell, **_) -> Distribution:
+def y_given_z(z: Sites, X, landmarks, *, alpha, cost, ell, **_) -> KnownLabels:
     """That of ``ctm`` times every label's loss, over all clusters."""
     corpus = tokens_of(X)
     logits = ctm.label_logits(z, corpus, alpha) - penalty(z, corpus, landmarks, cost=cost, ell=ell)
@@ -96,9 +92,7 @@ def mmctm_collapsed(model: Callable = mmctm, *, overrelaxation: float = 0.5, hos
         Probabilities("gamma", ctm.gamma_given_y),
         ClassWeights(labels, overrelaxation),
         CommonShift("eta", mean_eta),
-        ctm.RedrawDocuments(tokens, penalty, host),
-        Conditional("y", y_given_z),
-        TokenSweep(tokens, host),
+        *ctm.document_moves(tokens, y_given_z, penalty, host),
     ]
     begin, active = ctm.from_landmarks, ctm.num_clusters_used
     return TopicKernel(model, moves, name="mmctm collapsed", num_active=active, begin=begin, fit=accuracy)
@@ -124,8 +118,7 @@ def mmctm_predict(
     **Example**
 
     >>> import regbayes
-    >>> from jax import random
-    >>> from numpyro.infer import MCMC
+    >>>     >>> from numpyro.infer import MCMC
     >>> (X, landmarks), settings = regbayes.zoo["mmctm"].example()
     >>> mcmc = MCMC(regbayes.zoo["mmctm"].kernels["collapsed"](), num_warmup=10, num_samples=5, progress_bar=False)
     >>> mcmc.run(random.key(0), X, landmarks, **settings)
@@ -133,9 +126,6 @@ def mmctm_predict(
     (5,)
     """
     sites, corpus = new_documents(draws, X, ("phi", "mu", "gamma", "eta"))
-    host = on_cores.available() if host is None else host
-
-    def loss(z: Sites) -> tuple[Margin, jax.Array]:
-        return class_margin(z["eta"], z["y"], cost, ell), jnp.asarray(2 * cost * label_losses(z, corpus, ell))
-
-    return ctm.predict_clusters(random.key(seed), sites, corpus, loss, jnp.asarray(alpha), num_sweeps, host)
+    moves = ctm.document_moves(tokens, y_given_z, penalty, host)
+    settings = {"alpha": alpha, "cost": cost, "ell": ell}
+    return ctm.predict_clusters(seed, mmctm, moves, y_given_z, sites, corpus, num_sweeps, **settings)

@@ -340,8 +340,10 @@ def test_documents_with_a_few_labels(monkeypatch):
     X, y, _ = datasets.make_corpus(120, 60, num_topics=4, alpha_1=1.0, seed=1)
     monkeypatch.setattr(reproduce.topics.datasets, "load", lambda name, home: Bunch(X=X, y=y))
     monkeypatch.setattr(reproduce.topics, "FAST_NUM_DATA", 100)
-    margin = Method(lambda seed: TopicClustering("mmctm", 4, num_start=20, num_warmup=20, random_state=seed))
-    for method in (margin, reproduce.topics.METHODS["SVM"], reproduce.topics.METHODS["self-training SVM"]):
+    sweeps = {"num_topics": 4, "num_warmup": 20}
+    margin = Method(lambda seed: TopicClustering("mmctm", num_start=20, random_state=seed, **sweeps))
+    alone = Method(lambda seed: TopicClustering("ctm", landmarks=False, random_state=seed, **sweeps))
+    for method in (margin, alone, reproduce.topics.METHODS["SVM"], reproduce.topics.METHODS["self-training SVM"]):
         found = reproduce.topics.documents_cell("R8, L=5", method, 0, FAST)
         assert found["accuracy"] > 80
         assert found["training"] > 80

@@ -489,6 +489,33 @@ def test_clusters_of_new_documents_and_a_start_from_another_chain():
     assert margin.proportions.shape == (50, 5)
 
 
+@pytest.mark.parametrize("name", ["ctm", "mmctm"])
+def test_labels_of_new_documents_by_enumeration(name):
+    rng = np.random.default_rng(0)
+    documents, copies = [(0, 0, 1, 2), (1, 2, 3), (3,)], 64
+    phi, mu, gamma = rng.dirichlet(np.ones(4), size=3), rng.dirichlet(np.full(3, 0.3), size=2), np.array([0.3, 0.7])
+    eta, settings = rng.normal(size=(2, 3)), {"alpha": 4.0}
+    if name == "mmctm":
+        settings |= {"cost": 0.8, "ell": 1.0}
+    exact = np.zeros((3, 2))
+    for d, k in itertools.product(range(3), range(2)):
+        for z in itertools.product(range(3), repeat=len(documents[d])):
+            n = np.bincount(z, minlength=3)
+            log = np.log(gamma[k]) + log_topics(n, 4.0 * mu[k]) + np.log(phi[list(z), list(documents[d])]).sum()
+            if name == "mmctm":
+                log -= 2 * settings["cost"] * loss(name, [n / n.sum()], [k], eta[None], settings)[0]
+            exact[d, k] += np.exp(log)
+    exact /= exact.sum(1, keepdims=True)
+    X = np.tile([np.bincount(words, minlength=4) for words in documents], (copies, 1))
+    draws = {"phi": phi, "mu": mu, "gamma": gamma, "eta": eta}
+    draws = {site: np.tile(value.astype(np.float32), (40,) + (1,) * value.ndim) for site, value in draws.items()}
+    found = {"ctm": ctm_predict, "mmctm": mmctm_predict}[name](draws, X, num_sweeps=5, **settings)
+    found = np.asarray(found.probabilities)[:, 0].reshape(copies, 3)
+    scores = (found.mean(0) - exact[:, 0]) / (found.std(0, ddof=1) / copies**0.5)
+    print(f"exact {exact[:, 0].round(3)}, largest |z| {np.abs(scores).max():.2f}")
+    assert np.abs(scores).max() < MAX_Z
+
+
 def test_predictions_refuse_what_does_not_fit():
     draws = {"phi": np.full((2, 3, 4), 0.25), "eta": np.zeros((2, 2, 3))}
     with pytest.raises(ValueError, match=r"X must have 4 columns, .* found shape \(1, 5\)"):
