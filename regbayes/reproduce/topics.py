@@ -89,7 +89,7 @@ class TopicClustering(ClassifierMixin, BaseEstimator):
         draw = sampler(self.program, "collapsed", self.num_warmup, self.num_samples, bound)
         draws = {site: np.asarray(values[0]) for site, values in draw(keys[1:], start, data, {})[0].items()}
         labels = np.argmax([np.sum(draws["y"] == k, axis=0) for k in range(K)], axis=0)
-        self.names_ = self.classes_ if self.landmarks else self.classes_[_matched(labels[known >= 0], known[known >= 0])]
+        self.names_ = self.classes_ if self.landmarks else self.classes_[_matched(labels, known)]
         self.labels_ = self.names_[labels]
         self.draws_ = {site: values for site, values in draws.items() if site not in ("y", "z")}
         return self
@@ -100,10 +100,11 @@ class TopicClustering(ClassifierMixin, BaseEstimator):
         return self.names_[np.asarray(predict(self.draws_, X).y)]
 
 
-def _matched(clusters: np.ndarray, classes: np.ndarray) -> np.ndarray:
-    """The class of each cluster, all different, that most of the documents agree with."""
-    K = classes.max() + 1
-    return linear_sum_assignment(np.histogram2d(clusters, classes, bins=np.arange(-0.5, K))[0], maximize=True)[1]
+def _matched(clusters: np.ndarray, known: np.ndarray) -> np.ndarray:
+    """The class of each cluster, all different, that most of the labelled documents agree with."""
+    shared = np.zeros((known.max() + 1,) * 2)
+    np.add.at(shared, (clusters[known >= 0], known[known >= 0]), 1)
+    return linear_sum_assignment(shared, maximize=True)[1]
 
 
 class KnownOnly(ClassifierMixin, BaseEstimator):
