@@ -77,6 +77,8 @@ class MoveKernel(MCMCKernel):
     """
 
     sample_field = "z"
+    checked_by_shapes = False
+    """Whether the program finds all that is wrong with its arguments itself, before NumPyro would in a draw."""
 
     def __init__(
         self,
@@ -175,9 +177,7 @@ class MoveKernel(MCMCKernel):
 
     def check(self, target: Target, init_params: Sites | None = None) -> list[Move]:
         """The moves meant for the program; a ``ValueError`` if they do not fit it, or the program its arguments."""
-        with jax.ensure_compile_time_eval():
-            prototype = prototype_trace(conditioned(self._model), random.key(0), target.args, target.kwargs)
-        latent = {site: jnp.asarray(prototype[site]["value"]) for site in latent_sample_sites(prototype)}
+        latent, kinds = self._prototype(target)
         moves = [move for move in self.moves if move.applies(latent)]
         if unknown := [site for move in moves for site in move.sites if site not in latent]:
             raise ValueError(f"moves own sites {unknown}, but the latent sites of the program are {list(latent)}")
@@ -190,15 +190,29 @@ class MoveKernel(MCMCKernel):
         for site, value in (init_params or {}).items():
             if site not in owned:
                 raise ValueError(f"init_params has the site {site!r}, found sites {list(owned)}")
-            shape, wanted = jnp.shape(value), jnp.shape(prototype[site]["value"])
+            shape, wanted = jnp.shape(value), latent[site].shape
             if shape[len(shape) - len(wanted) :] != wanted:
                 raise ValueError(f"init_params[{site!r}] must have shape {wanted}, found {shape}")
-        self._has_deterministic = any(site["type"] == "deterministic" for site in prototype.values())
+        self._has_deterministic = "deterministic" in kinds
         if all(is_concrete(leaf) for leaf in jax.tree.leaves((target.args, target.kwargs))):
             with jax.ensure_compile_time_eval():
                 for move in moves:
                     move.validate(owned, target)
         return moves
+
+    def _prototype(self, target: Target) -> tuple[Sites, set[str]]:
+        """A draw of the program's latent sites, or what has their shapes, and the kinds of its sites."""
+        kinds: set[str] = set()
+
+        def draw(key: jax.Array) -> Sites:
+            prior = prototype_trace(conditioned(self._model), key, target.args, target.kwargs)
+            kinds.update(site["type"] for site in prior.values())
+            return {site: jnp.asarray(prior[site]["value"]) for site in latent_sample_sites(prior)}
+
+        if self.checked_by_shapes:
+            return jax.eval_shape(draw, random.key(0)), kinds
+        with jax.ensure_compile_time_eval():
+            return draw(random.key(0)), kinds
 
     def sample(self, state: KernelState, model_args, model_kwargs) -> KernelState:
         """One sweep over the moves."""

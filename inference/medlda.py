@@ -1,5 +1,6 @@
 """Kernels of max-margin supervised topic models (:mod:`regbayes.models.medlda`), and predictions from their draws."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -219,26 +220,26 @@ def _average(
     (S, T, _), dtype = draws["phi"].shape, draws["phi"].dtype
     on_host = on_cores.available() if host is None else host
 
-    def visit(z: jax.Array, step: tuple) -> tuple:
+    def visit(corpus: Corpus, z: jax.Array, step: tuple) -> tuple:
         key, draw = step
         tokens, keys = plain_tokens(draw, corpus, alpha), random.split(key, num_sweeps)
         z = lax.fori_loop(0, num_sweeps, lambda i, z: sweep_tokens(keys[i], tokens, z, on_host), z)
         return z, value(corpus.proportions(z, T, dtype), draw)
 
-    def run(key: jax.Array, draws: Sites) -> Any:
+    def run(key: jax.Array, draws: Sites, corpus: Corpus) -> Any:
         key_z, key = random.split(key)
         z = random.randint(key_z, (corpus.num_tokens,), 0, T, jnp.int32)
         steps = random.split(key, S), draws
         if each:
-            return lax.scan(visit, z, steps)[1]
+            return lax.scan(functools.partial(visit, corpus), z, steps)[1]
         first = jax.tree.map(lambda leaf: leaf[0], steps)
-        zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(visit, z, first)[1])
+        zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(visit, corpus, z, first)[1])
 
         def add(carry: tuple, step: tuple) -> tuple:
-            z, found = visit(carry[0], step)
+            z, found = visit(corpus, carry[0], step)
             return (z, jax.tree.map(jnp.add, carry[1], found)), None
 
         return lax.scan(add, (z, zeros), steps)[0][1]
 
-    found = jax.jit(run)(random.key(seed), draws)
+    found = jax.jit(run)(random.key(seed), draws, corpus)
     return found if each else jax.tree.map(lambda total: total / S, found)

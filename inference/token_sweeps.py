@@ -16,8 +16,6 @@ WIDTH = 8
 """Columns are padded to a multiple of it."""
 STEEP = 30.0
 """A document in which one token can change the log of its factor by more has its weights computed as logs."""
-CHUNKS = 16
-"""Parts, per core, that the documents are cut into."""
 
 compiled = host.compiled(cache=True, fastmath={"reassoc", "contract", "nsz"})
 
@@ -59,7 +57,7 @@ def sweep(
     topics, probs = (z.copy(), out) if frozen else (out, np.zeros((0, T), columns.dtype))
     topics[:] = z
     rest = (words, offsets, topics, host.join(seed), uniforms, columns, padded, group, weights, shifts, own)
-    host.in_parts(lambda a, b: _documents(a, b, *rest, 2 * float(cost), gaps, probs), _edges(offsets))
+    host.in_parts(lambda a, b: _documents(a, b, *rest, 2 * float(cost), gaps, probs), host.edges_of(offsets))
 
 
 def impute(
@@ -84,13 +82,7 @@ def impute(
     if not fresh:
         topics[:] = z
     rest = (words, offsets, topics, fresh, host.join(seed), uniforms, columns, base, group, logs)
-    host.in_parts(lambda a, b: _imputed(a, b, *rest), _edges(offsets))
-
-
-def _edges(offsets: np.ndarray) -> np.ndarray:
-    """Documents where parts of about equally many tokens begin."""
-    tokens = np.linspace(0, offsets[-1], CHUNKS * host.num_cores() + 1)
-    return np.unique(np.append(np.searchsorted(offsets[:-1], tokens[:-1]), len(offsets) - 1))
+    host.in_parts(lambda a, b: _imputed(a, b, *rest), host.edges_of(offsets))
 
 
 @host.compiled(inline="always")

@@ -18,7 +18,7 @@ from numpyro.distributions import Distribution
 from ..models import Corpus, FlooredDirichlet, HingeOmega, InformationNormal, tokens_of
 from ..models import host as on_cores
 from ..models.host import seed_of
-from ..models.topics import floored
+from ..models.topics import PART, floored, tally
 from . import token_sweeps
 from .augmentation import class_rows, columnwise, weight_information
 from .kernel import KernelState, MoveKernel
@@ -233,8 +233,11 @@ class TokenSweep(Move):
 
     def start(self, key, z, tuning):
         """Any topic for any token: topics drawn from a sparse prior would hold on to what they are."""
-        T = z["phi"].shape[0]
-        return {"z": random.randint(key, z["z"].shape, 0, T, z["z"].dtype)}
+        T, (N,), dtype = z["phi"].shape[0], z["z"].shape, z["z"].dtype
+        if N <= PART:
+            return {"z": random.randint(key, (N,), 0, T, dtype)}
+        parts = lax.map(lambda key: random.randint(key, (PART,), 0, T, dtype), random.split(key, -(-N // PART)))
+        return {"z": parts.ravel()[:N]}
 
     def step(self, keys, z, log_joint, target, tuning):
         tokens = target.call(self.tokens, {**target.given, **z})
@@ -336,6 +339,8 @@ class TopicKernel(MoveKernel):
     :param fit_name: what the progress bar calls it.
     """
 
+    checked_by_shapes = True  # a draw would take several times the memory of a sweep
+
     def __init__(
         self,
         model: Callable,
@@ -408,5 +413,5 @@ def new_documents(draws: Sites, X: Any, sites: tuple[str, ...]) -> tuple[Sites, 
 
 def num_topics_used(z: Sites) -> jax.Array:
     """Topics that hold a token."""
-    T = z["phi"].shape[0]
-    return jnp.sum(jnp.zeros(T, bool).at[z["z"]].set(True))
+    topics = z["z"]
+    return jnp.sum(tally(jnp.zeros_like(topics), topics, (1, len(z["phi"])), jnp.int32) > 0)

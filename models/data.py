@@ -4,6 +4,7 @@ Values are looked at only where they are known: an argument traced by JAX was ch
 initialised with the same, then concrete, argument.
 """
 
+import contextlib
 from typing import Any
 
 import jax
@@ -121,7 +122,9 @@ def _dtype(value: ArrayLike) -> np.dtype:
 
 def _as_float(value: ArrayLike) -> jax.Array:
     """In the array's own float type, which JAX cuts to single precision unless it is told otherwise."""
-    with np.errstate(over="ignore"):  # what single precision cannot hold becomes infinite, and is refused as such
+    # What is known stays known while JAX traces. What single precision cannot hold becomes infinite, and is refused.
+    known = jax.ensure_compile_time_eval() if is_concrete(value) else contextlib.nullcontext()
+    with known, np.errstate(over="ignore"):
         value = jnp.asarray(value)
     wide = value.dtype in (jnp.float32, jnp.float64)
     return value if wide else value.astype(jnp.result_type(float))
@@ -149,10 +152,11 @@ def _check_numeric(name: str, value: ArrayLike) -> None:
 def _check_finite(name: str, value: jax.Array) -> None:
     if not is_concrete(value):
         return
-    bad = np.argwhere(~np.isfinite(np.asarray(value)))
+    array = np.asarray(value)
+    bad = np.argwhere(~np.isfinite(array))
     if len(bad):
         where = tuple(int(index) for index in bad[0])
-        raise ValueError(f"{name} must be finite, found {value[where]} at {where} and {len(bad)} such entries in all")
+        raise ValueError(f"{name} must be finite, found {array[where]} at {where} and {len(bad)} such entries in all")
 
 
 def _some(values: np.ndarray, most: int = 10) -> str:

@@ -23,6 +23,9 @@ except ImportError:  # pragma: no cover
 
 GOLDEN, MIX_1, MIX_2 = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
+CHUNKS = 16
+"""Parts, per core, that documents are cut into."""
+
 
 def available() -> bool:
     """Whether compiled code can be called: Numba is there, and JAX computes on the same processor."""
@@ -48,6 +51,12 @@ def in_parts(fn: Callable[..., None], edges: np.ndarray) -> None:
     parts = [_pool().submit(fn, a, b) for a, b in itertools.pairwise(edges)]
     for part in parts:
         part.result()
+
+
+def edges_of(offsets: np.ndarray) -> np.ndarray:
+    """Documents where parts of about equally many tokens begin, and D; ``offsets`` (D + 1,) say where documents do."""
+    tokens = np.linspace(0, offsets[-1], CHUNKS * num_cores() + 1)
+    return np.unique(np.append(np.searchsorted(offsets[:-1], tokens[:-1]), len(offsets) - 1))
 
 
 @cache

@@ -4,6 +4,7 @@ Documents are counts (D, V), dense or SciPy's CSR. The programs see every occurr
 :class:`Corpus`, made of the counts by :func:`tokens_of`.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +21,9 @@ from numpyro.distributions.util import validate_sample
 
 from .data import is_concrete
 from .gammas import log_gammas
+
+PART = 2**16
+"""Tokens that are looked at together where arrays as long as the corpus would take too much memory."""
 
 
 @jax.tree_util.register_dataclass
@@ -55,17 +59,29 @@ class Corpus:
 
     def counts(self, z: jax.Array, num_topics: int, dtype: Any) -> jax.Array:
         """(D, T) tokens of each document in each topic."""
-        flat = jnp.zeros(self.num_documents * num_topics, dtype)
-        return flat.at[self.documents * num_topics + z].add(1).reshape(self.num_documents, num_topics)
+        return tally(self.documents, z, (self.num_documents, num_topics), dtype)
 
     def word_counts(self, z: jax.Array, num_topics: int, dtype: Any) -> jax.Array:
         """(T, V) tokens of each word in each topic."""
-        flat = jnp.zeros(num_topics * self.num_words, dtype)
-        return flat.at[z * self.num_words + self.words].add(1).reshape(num_topics, self.num_words)
+        return tally(z, self.words, (num_topics, self.num_words), dtype)
 
     def proportions(self, z: jax.Array, num_topics: int, dtype: Any) -> jax.Array:
         """(D, T) the share of each topic in a document's tokens; zeros for a document without any."""
         return self.counts(z, num_topics, dtype) / jnp.maximum(self.lengths, 1)[:, None].astype(dtype)
+
+
+def tally(rows: jax.Array, columns: jax.Array, shape: tuple[int, ...], dtype: Any) -> jax.Array:
+    """(R, C) how often each row occurs with each column, by parts of the tokens: memory is for the counts alone."""
+    N, counts = len(rows), jnp.zeros(shape[0] * shape[1], dtype)
+    if N <= PART:
+        return counts.at[rows * shape[1] + columns].add(1).reshape(shape)
+
+    def add(i: jax.Array, counts: jax.Array) -> jax.Array:
+        start = jnp.minimum(i * PART, N - PART)  # the last part begins among the tokens of the one before
+        row, column = (lax.dynamic_slice_in_dim(part, start, PART) for part in (rows, columns))
+        return counts.at[row * shape[1] + column].add((start + jnp.arange(PART) >= i * PART).astype(dtype))
+
+    return lax.fori_loop(0, -(-N // PART), add, counts).reshape(shape)
 
 
 def tokens_of(X: Any, num_tokens: int | None = None) -> Corpus:
@@ -282,8 +298,7 @@ class TokenTopics(Distribution):
         return _categories(key_z, theta, self.corpus.documents)
 
     def log_prob(self, value: ArrayLike) -> jax.Array:
-        value, a = jnp.asarray(value), self.concentration
-        shape = value.shape[:-1]
+        a = self.concentration
 
         def one(z: jax.Array) -> jax.Array:
             n = self.corpus.counts(z, a.shape[-1], a.dtype)
@@ -292,7 +307,7 @@ class TokenTopics(Distribution):
             used = jnp.where(n > 0, gammaln(a + n) - gammaln(a), 0.0)
             return jnp.sum(used) + jnp.sum(gammaln(total) - gammaln(total + lengths))
 
-        return jax.vmap(one)(value.reshape(-1, value.shape[-1])).reshape(shape) if shape else one(value)
+        return _each(one, jnp.asarray(value))
 
 
 class TopicWords(Distribution):
@@ -328,7 +343,7 @@ class TopicWords(Distribution):
 
     def log_prob(self, value: ArrayLike) -> jax.Array:
         logs = jnp.log(floored(self.phi))
-        return jnp.sum(logs[self.z, value], -1)
+        return _each(lambda words: jnp.sum(tally(self.z, words, logs.shape, logs.dtype) * logs), jnp.asarray(value))
 
 
 class KnownLabels(Distribution):
@@ -369,6 +384,11 @@ class KnownLabels(Distribution):
         free = jnp.take_along_axis(logs, value[..., None], -1)[..., 0]
         right = jnp.where(value == self.known, 0.0, -jnp.inf)
         return jnp.sum(jnp.where(self.known < 0, free, right), -1)
+
+
+def _each(fn: Callable[[jax.Array], jax.Array], value: jax.Array) -> jax.Array:
+    """(...) a function of vectors at each of the vectors ``value`` (..., N)."""
+    return jnp.vectorize(fn, signature="(n)->()")(value)
 
 
 def _categories(key: jax.Array, probs: jax.Array, rows: jax.Array) -> jax.Array:

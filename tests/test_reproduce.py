@@ -336,17 +336,32 @@ def test_a_posterior_as_a_clustering():
     assert grown.draws_["z"].max() < grown.max_clusters_
 
 
-def test_documents_with_a_few_labels(monkeypatch):
+def topic_clustering(program, **settings):
+    return Method(lambda seed: TopicClustering(program, num_topics=4, num_warmup=20, random_state=seed, **settings))
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        topic_clustering("mmctm", num_start=20),
+        pytest.param(topic_clustering("ctm", landmarks=False), marks=pytest.mark.slow),
+        reproduce.topics.METHODS["SVM"],
+        reproduce.topics.METHODS["self-training SVM"],
+    ],
+    ids=["mmctm", "no landmarks", "svm", "self-training"],
+)
+def test_documents_with_a_few_labels(monkeypatch, method):
     X, y, _ = datasets.make_corpus(120, 60, num_topics=4, alpha_1=1.0, seed=1)
     monkeypatch.setattr(reproduce.topics.datasets, "load", lambda name, home: Bunch(X=X, y=y))
     monkeypatch.setattr(reproduce.topics, "FAST_NUM_DATA", 100)
-    sweeps = {"num_topics": 4, "num_warmup": 20}
-    margin = Method(lambda seed: TopicClustering("mmctm", num_start=20, random_state=seed, **sweeps))
-    alone = Method(lambda seed: TopicClustering("ctm", landmarks=False, random_state=seed, **sweeps))
-    for method in (margin, alone, reproduce.topics.METHODS["SVM"], reproduce.topics.METHODS["self-training SVM"]):
-        found = reproduce.topics.documents_cell("R8, L=5", method, 0, FAST)
-        assert found["accuracy"] > 80
-        assert found["training"] > 80
+    found = reproduce.topics.documents_cell("R8, L=5", method, 0, FAST)
+    assert found["accuracy"] > 80
+    assert found["training"] > 80
+
+
+def test_clusters_are_named_by_labelled_documents():
+    clusters, known = np.array([2, 2, 2, 0, 0, 1, 1]), np.array([0, 0, -1, 1, -1, 1, 2])
+    assert reproduce.topics._matched(clusters, known).tolist() == [1, 2, 0]
 
 
 def test_examples_in_docstrings():

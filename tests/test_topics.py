@@ -17,7 +17,7 @@ from oracle import MAX_Z, assert_agree
 from scipy import stats
 from scipy.special import gammaln, logsumexp
 
-from regbayes import models
+from regbayes import inference, models
 from regbayes.datasets import make_corpus
 from regbayes.diagnostics import conformance, to_datatree
 from regbayes.inference import (
@@ -34,6 +34,7 @@ from regbayes.inference import (
 from regbayes.inference.topics import (
     Margin,
     Tokens,
+    TokenSweep,
     _host,
     class_margin,
     columns_of,
@@ -44,6 +45,7 @@ from regbayes.inference.topics import (
 )
 from regbayes.models import Corpus, FlooredDirichlet, KnownLabels, TokenTopics, TopicWords, host, tokens_of
 from regbayes.models.gammas import log_gammas
+from regbayes.models.topics import tally
 
 KERNELS = {
     "ctm": ctm_collapsed,
@@ -379,6 +381,23 @@ def test_a_margin_is_the_factor_of_the_program():
 
 
 # ----- Documents
+
+
+@pytest.mark.parametrize("part", [7, 10, 20, 100])
+def test_tokens_are_counted_in_parts(part, monkeypatch):
+    monkeypatch.setattr(models.topics, "PART", part)
+    rng = np.random.default_rng(0)
+    rows, columns, exact = rng.integers(3, size=20), rng.integers(4, size=20), np.zeros((3, 4))
+    np.add.at(exact, (rows, columns), 1)
+    np.testing.assert_array_equal(tally(jnp.asarray(rows), jnp.asarray(columns), (3, 4), jnp.float32), exact)
+
+
+def test_topics_start_anywhere_in_parts(monkeypatch):
+    monkeypatch.setattr(inference.topics, "PART", 300)
+    z = {"phi": jnp.zeros((4, 2)), "z": jnp.zeros(1000, jnp.int32)}
+    found = np.bincount(TokenSweep(None).start(random.key(0), z, {})["z"], minlength=4)
+    assert found.sum() == 1000
+    assert stats.chisquare(found).pvalue > 1e-3
 
 
 def test_dense_sparse_and_traced_documents_are_the_same():

@@ -37,6 +37,7 @@ import scipy.sparse
 from scipy.special import digamma, gammaln
 
 from ..duality import crammer_singer
+from ..limits.descent import ROUNDING
 from ..limits.svm import epsilon_problem, posterior_mode
 from .medlda_words import LEAST, fit_words
 
@@ -44,7 +45,6 @@ __all__ = ["Classes", "Descent", "Hyper", "Responses", "infer"]
 
 Array = np.ndarray
 
-ROUNDING = 1e-12  # a fall as small, relative to the objective, is none
 GAP, LEAST_GAP = 1e-6, 1e-12  # of the words' duals, for each word of a document: at first, and at last
 
 

@@ -25,7 +25,6 @@ __all__ = ["fit_words"]
 Array = np.ndarray
 
 LEAST = -300.0  # the least logarithm, relative to the largest
-CHUNKS = 16  # parts, per core, that the documents are cut into
 PASSES = 200  # over a document's words in one update, at most
 
 
@@ -56,8 +55,6 @@ def fit_words(
     data, indices, offsets = counts
     D, T = log_theta.shape
     log_B, ratio, logs = np.zeros((D, T)), np.zeros(len(data)), np.zeros(D)
-    edges = np.linspace(0, len(data), CHUNKS * host.num_cores() + 1)
-    edges = np.unique(np.append(np.searchsorted(offsets[:-1], edges[:-1]), D))
     rows, shifts, own, cost = margin
 
     def part(first: int, last: int) -> None:
@@ -66,7 +63,7 @@ def fit_words(
             float(alpha), rounds, tol, settled, log_B, ratio, logs,
         )  # fmt: skip
 
-    host.in_parts(part, np.append(edges, D) if len(edges) == 1 else edges)
+    host.in_parts(part, host.edges_of(offsets))
     return log_B, ratio, logs
 
 
