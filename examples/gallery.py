@@ -15,6 +15,7 @@ os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
 import matplotlib.pyplot as plt
 import numpy as np
 from jax import random
+from matplotlib.ticker import MaxNLocator
 from numpyro.infer import MCMC
 from PIL import Image
 
@@ -75,13 +76,14 @@ def features_of_inputs(dt):
     left.imshow(Z, cmap="cividis", aspect="auto", interpolation="nearest")
     rows = "input" if dt.attrs["program"] == "mt_ilsvm" else "datum"
     left.set(xlabel="latent feature", ylabel=f"{rows}, sorted", title="which has which: Z of the best draw")
+    left.xaxis.set_major_locator(MaxNLocator(integer=True))
     diagnostics.plot_num_clusters(dt, ax=right)
     return figure
 
 
 def num_clusters_beside(dt):
     """The map of pairs beside the number of clusters."""
-    figure, (left, right) = plt.subplots(1, 2, figsize=(8.4, 3.8), layout="constrained")
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.8), layout="constrained")
     diagnostics.plot_coclustering(dt, ax=left)
     diagnostics.plot_num_clusters(dt, ax=right)
     return figure

@@ -45,7 +45,7 @@ def plot_coclustering(
     ax.set(xlabel="datum, by cluster of the point estimate", ylabel="datum, in the same order")
     for axis in (ax.xaxis, ax.yaxis):
         axis.set_major_locator(MaxNLocator(integer=True, nbins=6))
-    ax.figure.colorbar(image, ax=ax, label="share of draws that have both in one cluster", pad=0.02)
+    ax.figure.colorbar(image, ax=ax, label="share of draws together", pad=0.02)
     return ax
 
 
@@ -88,5 +88,5 @@ def plot_num_clusters(dt: xr.DataTree, var_name: str | None = None, *, ax: Axes 
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     if len(numbers) == 1:
         ax.set_xlim(numbers[0] - 1.5, numbers[0] + 1.5)
-    ax.legend(frameon=False)
+    ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, frameon=False)
     return ax

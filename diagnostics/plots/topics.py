@@ -111,9 +111,7 @@ def plot_documents(
     leading = shares.argmax(1)
     order = np.lexsort((-shares.max(1), rank[leading], codes))
     ax = axes_or_new(ax, (5.8, 4.6))
-    image = ax.imshow(
-        shares[np.ix_(order, topics)], cmap=SHADES, vmin=0, vmax=1, aspect="auto", interpolation="nearest"
-    )
+    image = ax.imshow(shares[np.ix_(order, topics)], cmap=SHADES, vmin=0, aspect="auto", interpolation="nearest")
     ends = np.cumsum(sizes)
     for border in ends[:-1] - 0.5:
         ax.axhline(border, color="white", linewidth=1)
