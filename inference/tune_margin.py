@@ -154,8 +154,8 @@ def _sweeps(kernel: MoveKernel, state: KernelState, X, settings, margin, wanted,
         return (state, margin, last, turns), told
 
     start = state, margin, jnp.zeros((), int), jnp.ones((), int)
-    (state, *_), trace = lax.scan(step, start, jnp.arange(1, num_sweeps + 1))
-    return state, trace
+    carry, trace = lax.scan(step, start, jnp.arange(1, num_sweeps + 1))
+    return carry[0], trace
 
 
 def _step(key: jax.Array, margin: dict[str, jax.Array], size: jax.Array) -> dict[str, jax.Array]:
