@@ -51,9 +51,8 @@ def clustering_data(setting: str, options: Options) -> tuple[np.ndarray, np.ndar
         X = PCA(min(NUM_AXES, len(X))).fit_transform(X)
         return X / X[:, 0].std(), y
     X = StandardScaler().fit_transform(X)
-    if np.linalg.matrix_rank(X) < X.shape[1]:  # columns that follow from others leave no density
-        X = PCA(np.linalg.matrix_rank(X)).fit_transform(X)
-    return X, y
+    rank = np.linalg.matrix_rank(X.astype(np.float32))
+    return X if rank == X.shape[1] else PCA(rank).fit_transform(X), y  # columns that follow from others: no density
 
 
 def clustering_cell(setting: str, method: Method | None, seed: int, options: Options) -> dict[str, Any]:
