@@ -38,6 +38,10 @@ def data_of(name):
         X = centres[z] + 0.6 * np.random.default_rng(1).normal(size=(120, 2))
         y = (np.sum((X - centres[z]) * lines[z], axis=1) > 0).astype(int)
         return (X, y), {"variance": 0.4} if name == "isvm" else {"variance_scale": 0.4}
+    if name in ("dpgmm", "dpmmgm"):  # three blobs, two of them close
+        centres = np.array([[-1.5, 0.0], [1.2, 0.8], [1.2, -0.8]])
+        X = centres[np.arange(90) % 3] + 0.4 * np.random.default_rng(1).normal(size=(90, 2))
+        return (X,), {"scatter": 0.2} | ({} if name == "dpgmm" else {"cost": 0.05, "ell": 1.0})
     return regbayes.zoo[name].example()
 
 
