@@ -118,7 +118,8 @@ def mmctm_predict(
     **Example**
 
     >>> import regbayes
-    >>>     >>> from numpyro.infer import MCMC
+    >>> from jax import random
+    >>> from numpyro.infer import MCMC
     >>> (X, landmarks), settings = regbayes.zoo["mmctm"].example()
     >>> mcmc = MCMC(regbayes.zoo["mmctm"].kernels["collapsed"](), num_warmup=10, num_samples=5, progress_bar=False)
     >>> mcmc.run(random.key(0), X, landmarks, **settings)

@@ -60,7 +60,8 @@ def check_spread(X: jax.Array) -> None:
     """Refuse data (n, d) about their mean that do not span all dimensions."""
     if not is_concrete(X):
         return
-    rank, d = np.linalg.matrix_rank(np.asarray(X - X.mean(0))), X.shape[1]
+    known = np.asarray(X)  # JAX would trace what it is asked for
+    rank, d = np.linalg.matrix_rank(known - known.mean(0)), X.shape[1]
     if rank < d:
         raise ValueError(
             f"X must vary in all of its {d} dimensions where scatter has a prior, found {rank}: the posterior would "
