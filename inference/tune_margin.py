@@ -27,7 +27,7 @@ class TunedMargin(NamedTuple):
     """
     - **cost**, **ell** - what was found; pass them to the program, which is then a fixed target.
     - **num_clusters** - the number aimed at.
-    - **init_params** - the sites of the last sweep, a start for ``MCMC.run``.
+    - **init_params** - the sites at the sweep that was chosen, a start for ``MCMC.run``.
     - **trace** - per sweep: ``cost``, ``ell`` and ``num_clusters``.
     - **overflow** - whether ``max_clusters`` was ever too small.
     """
@@ -58,8 +58,9 @@ def tune_margin(
     ``u/t`` with ``u`` uniform, at most to twice what it is; where there are too few it falls, at most to half. Both
     decrease the number of clusters as they grow, so the number settles as the steps shrink. The paper lets ``t`` count
     all sweeps; here it counts the turns, from too many to too few or back (Kesten's rule), as otherwise the margin
-    stands still before it is strong enough, or long after it was too strong. This is a warm-up: the margin changes
-    while it runs, so its sweeps are no draws of any posterior. Draw with what it returns:
+    stands still before it is strong enough, or long after it was too strong. As one cluster pays nothing, a margin that
+    is a little stronger can leave a single one: what is returned is from the last sweep with enough clusters. This is a
+    warm-up: the margin changes while it runs, so its sweeps are no draws of any posterior. Draw with what it returns:
 
     >>> from jax import random
     >>> from numpyro.infer import MCMC
@@ -96,15 +97,15 @@ def tune_margin(
     if num_clusters is None or "z" not in given:
         without = {name: value for name, value in settings.items() if name not in MARGIN}
         start = {site: value for site, value in given.items() if site != "eta"}
-        state, trace = _run(dpgmm_collapsed, dpgmm, key_mixture, X, num_sweeps, start, without)
+        state, trace, _ = _run(dpgmm_collapsed, dpgmm, key_mixture, X, num_sweeps, start, without)
         overflow, init_params = bool(state.overflow), {**state.z, **given, "z": state.z["z"]}
         if num_clusters is None:
             num_clusters = int(np.argmax(np.bincount(trace["num_clusters"][num_sweeps // 2 :])))
     margin = {"cost": jnp.asarray(cost, float), "ell": jnp.asarray(ell, float)}
-    state, trace = _run(
+    state, trace, chosen = _run(
         dpmmgm_collapsed, dpmmgm, key_margin, X, num_sweeps, init_params, settings, margin, num_clusters
     )
-    found = {name: float(trace[name][-1]) for name in margin}
+    found = {name: float(trace[name][chosen]) for name in margin}
     return TunedMargin(
         **found, num_clusters=num_clusters, init_params=state.z, trace=trace, overflow=bool(overflow | state.overflow)
     )
@@ -120,15 +121,15 @@ def _run(
     settings: dict[str, Any],
     margin: dict[str, jax.Array] | None = None,
     wanted: int = 0,
-) -> tuple[KernelState, dict[str, np.ndarray]]:
-    """Sweeps, the margin changed after each if there is one; the last state and the trace."""
+) -> tuple[KernelState, dict[str, np.ndarray], int]:
+    """Sweeps, the margin changed after each if there is one; the chosen state, the trace, and which of it that is."""
     structure = {name: value for name, value in settings.items() if name in STRUCTURE}
     rest = {name: value for name, value in settings.items() if name not in STRUCTURE}
     kernel = _kernel(make, program, tuple(sorted(structure.items())))
     margin = margin or {}
     state = kernel.init(key, 0, init_params, (X,), {**rest, **margin})
-    state, values = _sweeps(kernel, state, X, rest, margin, wanted, num_sweeps)
-    return state, {name: np.asarray(value) for name, value in values.items()}
+    state, values, chosen = _sweeps(kernel, state, X, rest, margin, wanted, num_sweeps)
+    return state, {name: np.asarray(value) for name, value in values.items()}, int(chosen)
 
 
 @functools.lru_cache(maxsize=16)
@@ -139,23 +140,25 @@ def _kernel(make: Callable, program: Callable, structure: tuple) -> MoveKernel:
 
 @functools.partial(jax.jit, static_argnames=("kernel", "num_sweeps"))
 def _sweeps(kernel: MoveKernel, state: KernelState, X, settings, margin, wanted, num_sweeps: int) -> tuple:
-    """The sweeps as one compiled loop."""
+    """The sweeps as one compiled loop. The last with enough clusters is chosen or, where none has, the last."""
 
     def step(carry: tuple, t: jax.Array) -> tuple[tuple, dict[str, jax.Array]]:
-        state, margin, last, turns = carry
+        state, margin, last, turns, chosen = carry
         given = {**settings, **margin}
         state = kernel.sample(kernel.refresh(state, (X,), given), (X,), given)
         told = {**margin, "num_clusters": state.num_active}
+        enough = (state.num_active >= wanted) | ((chosen[1] < 0) & (t == num_sweeps - 1))
+        chosen = jax.tree.map(lambda new, old: jnp.where(enough, new, old), (state.z, t), chosen)
         if margin:
             way = jnp.sign(state.num_active - wanted)
             turns = turns + (way * last < 0)
             last = jnp.where(way == 0, last, way)
             margin = _step(random.fold_in(state.rng_key, t), margin, way / turns)
-        return (state, margin, last, turns), told
+        return (state, margin, last, turns, chosen), told
 
-    start = state, margin, jnp.zeros((), int), jnp.ones((), int)
-    carry, trace = lax.scan(step, start, jnp.arange(1, num_sweeps + 1))
-    return carry[0], trace
+    start = state, margin, jnp.zeros((), int), jnp.ones((), int), (state.z, -jnp.ones((), int))
+    (state, *_, (z, chosen)), trace = lax.scan(step, start, jnp.arange(num_sweeps))
+    return state._replace(z=z), trace, chosen
 
 
 def _step(key: jax.Array, margin: dict[str, jax.Array], size: jax.Array) -> dict[str, jax.Array]:
