@@ -177,11 +177,18 @@ class temper(scale):
         super().__init__(fn, scale=beta)
 
 
+class _Margin(dict):
+    """Equal to itself alone: JAX compares what its traces carry, and arrays of an earlier trace cannot be."""
+
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__  # type: ignore[assignment]
+
+
 def _factor(name: str, zeta: ArrayLike, cost: ArrayLike, event_dim: int = 0) -> None:
     """``numpyro.factor`` of the summed hinges, with ``zeta`` left where :class:`augment` finds it."""
     loss = jnp.maximum(zeta, 0.0).sum(axis=tuple(range(-event_dim, 0)))
     unit = Unit(-2 * cost * loss)
-    margin = {"zeta": zeta, "cost": cost, "event_dim": event_dim}
+    margin = _Margin(zeta=zeta, cost=cost, event_dim=event_dim)
     numpyro.sample(name, unit, obs=unit.sample(None), infer={"is_auxiliary": True, MARGIN: margin})
 
 
