@@ -18,6 +18,6 @@ os.environ.setdefault("MPLBACKEND", "agg")
 @pytest.fixture(autouse=True)
 def _room_for_compiled_code():
     yield
-    from regbayes.compiled import make_room
+    from regbayes.xla import make_room
 
     make_room()

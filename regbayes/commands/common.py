@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-DEVICES = "--xla_force_host_platform_device_count"
+from ..xla import add_flag
 
 
 class UsageError(Exception):
@@ -33,10 +33,8 @@ def folder(out: pathlib.Path) -> pathlib.Path:
 
 
 def set_devices(num_chains: int) -> None:
-    """Ask XLA for a host device per chain; it listens only before JAX starts."""
-    flags = os.environ.get("XLA_FLAGS", "")
-    if DEVICES not in flags:
-        os.environ["XLA_FLAGS"] = f"{flags} {DEVICES}={num_chains}".strip()
+    """Ask XLA for a host device per chain."""
+    add_flag(f"--xla_force_host_platform_device_count={num_chains}")
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -14,6 +14,7 @@ import shutil
 from time import monotonic
 from typing import Any
 
+from ..xla import ONE_THREAD, add_flag
 from .common import UsageError, entry_of, format_summary
 
 SAVE_EVERY = 30.0  # seconds
@@ -42,10 +43,7 @@ def fit(
     if scheme not in entry.kernels:
         raise UsageError(f"--kernel: {name} has {', '.join(entry.kernels)}; found {scheme!r}")
     options = _options(name, entry.program, settings)
-    # Vectorised chains can stand still on a CPU where XLA's threads wait for each other.
-    flags = os.environ.get("XLA_FLAGS", "")
-    if "xla_cpu_multi_thread_eigen" not in flags:
-        os.environ["XLA_FLAGS"] = f"{flags} --xla_cpu_multi_thread_eigen=false".strip()
+    add_flag(ONE_THREAD)
     from .data import REGRESSION, read
 
     real = name in REGRESSION or options.get("loss") == "epsilon-insensitive"

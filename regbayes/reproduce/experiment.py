@@ -20,12 +20,11 @@ from sklearn.metrics import accuracy_score, f1_score
 from sklearn.model_selection import GridSearchCV, ParameterGrid, StratifiedGroupKFold, StratifiedKFold
 
 from .. import __version__
-from ..compiled import make_room
+from ..xla import ONE_THREAD, add_flag, make_room
 
 __all__ = ["Experiment", "Method", "Metric", "Options", "OtherSettings", "Part", "evaluate", "run_experiment"]
 
 LIBRARIES = ("jax", "numpy", "numpyro", "scikit-learn", "scipy")
-ONE_THREAD = "--xla_cpu_multi_thread_eigen=false"
 LONG = 10.0  # seconds; a shorter fit is timed again, without compilation
 
 
@@ -238,9 +237,7 @@ def _run_cells(experiment: Experiment, keys: Sequence[Key], options: Options) ->
 
 def _share_cores() -> None:
     """One thread of XLA for this process and its children, if it has not started: more of them wait for each other."""
-    flags = os.environ.get("XLA_FLAGS", "")
-    if ONE_THREAD not in flags:
-        os.environ["XLA_FLAGS"] = f"{flags} {ONE_THREAD}".strip()
+    add_flag(ONE_THREAD)
     os.environ.setdefault("NPROC", "1")
 
 
