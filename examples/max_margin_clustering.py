@@ -41,7 +41,7 @@ def make_priors(d):
         "concentration": dist.Gamma(1.0, 1.0),
         "prior_count": dist.Gamma(1.0, 1.0),
         "degrees_of_freedom": TruncatedPoisson(d + 2.0, d, d + 100),
-        "scatter": dist.Wishart(float(d), rate_matrix=d * np.eye(d, dtype=np.float32)),
+        "scatter": dist.InverseWishart(d + 2.0, scale_matrix=np.eye(d, dtype=np.float32)),
     }
 
 

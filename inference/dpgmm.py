@@ -29,6 +29,7 @@ from .kernel import MoveKernel
 from .mixtures import Mixture, counts_of
 from .moves import Augmented, Conditional, Move
 from .predictions import PREDICT_BLOCK, check_draws
+from .scatter_lines import ScatterGiven, ScatterLines, precisions_of
 from .split_merge import SplitMerge
 from .target import Sites
 
@@ -73,16 +74,14 @@ def count_given_components(components: jax.Array, rest: Sites, X, *, prior_count
     return dist.Gamma(law.concentration + jnp.sum(occupied) * mu.shape[1] / 2, law.rate + squares / 2)
 
 
-def scatter_given_components(components: jax.Array, rest: Sites, X, *, scatter, **settings) -> Distribution:
-    """``W(n_0 + K nu, (R_0 + sum_k Lambda_k^-1)^-1)`` of ``S`` under a Wishart prior with rate matrix ``R_0``."""
-    law = conjugate("scatter", scatter, dist.Wishart)
+def scatter_given_components(components: jax.Array, rest: Sites, X, *, scatter, **settings) -> ScatterGiven:
+    """``|S|^((K nu - nu_0 - d - 1)/2) exp(-tr(P S)/2 - tr(R S^-1)/2)`` under ``S ~ IW(R, nu_0)``."""
+    law = conjugate("scatter", scatter, dist.InverseWishart)
     d = components.shape[-2]
     program = clusters({**rest, "scatter": jnp.eye(d)}, X, scatter=scatter, **settings)
     occupied = counts_of(rest["z"], program.num_slots) > 0
-    C, _ = split_components(components)
-    precisions = jnp.sum(jnp.where(occupied[:, None, None], C @ jnp.swapaxes(C, -1, -2), 0.0), 0)
-    degrees = law.concentration + jnp.sum(occupied) * program.prior.degrees
-    return dist.Wishart(degrees, rate_matrix=law.rate_matrix + precisions)
+    exponent = (jnp.sum(occupied) * program.prior.degrees - law.concentration - d - 1) / 2
+    return ScatterGiven(exponent, precisions_of(components, occupied), law.scale_matrix)
 
 
 def degrees_given_z(rest: Sites, X, *, degrees_of_freedom, **settings) -> Distribution:
@@ -116,7 +115,7 @@ def hyper_moves() -> list[Move]:
     return [
         Augmented("concentration", alpha_auxiliary, alpha_given_auxiliary, when=there),
         Augmented("prior_count", components_given_z, count_given_components, when=there),
-        Augmented("scatter", components_given_z, scatter_given_components, when=there),
+        ScatterLines("scatter", components_given_z, scatter_given_components, when=there),
         Conditional("degrees_of_freedom", degrees_given_z, when=there),
     ]
 

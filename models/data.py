@@ -56,20 +56,6 @@ def check_features(X: ArrayLike, *, intercept: bool = False) -> jax.Array:
     return jnp.concatenate([X, jnp.ones_like(X[:, :1])], axis=1) if intercept else X
 
 
-def check_spread(X: jax.Array) -> None:
-    """Refuse data (n, d) about their mean that do not span all dimensions."""
-    if not is_concrete(X):
-        return
-    known = np.asarray(X)  # JAX would trace what it is asked for
-    rank, d = np.linalg.matrix_rank(known - known.mean(0)), X.shape[1]
-    if rank < d:
-        raise ValueError(
-            f"X must vary in all of its {d} dimensions where scatter has a prior, found {rank}: the posterior would "
-            f"have no density; leave out columns that follow from others, take {rank} principal components, or fix "
-            "scatter"
-        )
-
-
 def check_num_classes(num_classes: int | None) -> None:
     """Refuse a number of classes that is not a whole number of at least 2; None stands for not given."""
     if num_classes is not None and (not isinstance(num_classes, int | np.integer) or num_classes < 2):

@@ -18,7 +18,7 @@ import numpyro
 from jax.typing import ArrayLike
 from numpyro.distributions import Distribution
 
-from .data import check_features, check_slots, check_spread, hyper
+from .data import check_features, check_slots, hyper
 from .distributions import ChineseRestaurantProcess
 from .normal_wishart import GaussianClusters, IntegerLaw, NormalWishart, normal_wishart
 
@@ -42,9 +42,9 @@ def dpgmm(
     :param prior_count: ``r``, how many earlier observations the prior of a mean is worth, or a ``Gamma`` prior for it.
     :param degrees_of_freedom: ``nu``, above ``d - 1``, or a :class:`~regbayes.models.TruncatedPoisson` prior for it; by
         default ``d + 2``, the covariances' prior mean being then ``S``.
-    :param scatter: ``S``, a number (times the identity) or (d, d), positive definite, or a ``Wishart`` prior for it,
-        which is conjugate (the paper names an inverse Wishart, which is not; the kernels refuse it). With a prior the
-        data must span all dimensions: where they do not, the density grows without bound as ``S`` becomes singular.
+    :param scatter: ``S``, a number (times the identity) or (d, d), positive definite, or an ``InverseWishart`` prior,
+        the paper's. (Under the conjugate prior, a Wishart, the density would grow without bound as ``S`` becomes
+        singular wherever enough rows lie in a hyperplane, as rounded numbers do.)
 
     **Example**
 
@@ -71,8 +71,6 @@ def component_prior(X, prior_mean, prior_count, degrees_of_freedom, scatter) -> 
     if isinstance(degrees_of_freedom, IntegerLaw) and degrees_of_freedom.low < X.shape[1]:
         low, d = degrees_of_freedom.low, X.shape[1]
         raise ValueError(f"degrees_of_freedom must be at least d = {d} under its prior, found low={low}")
-    if isinstance(scatter, Distribution):
-        check_spread(X)
     for name, value in values.items():
         if isinstance(value, Distribution):
             values[name] = numpyro.sample(name, value)

@@ -40,7 +40,7 @@ def data(n, d, seed=0):
                 "concentration": dist.Gamma(5.0, 1.0),
                 "prior_count": dist.Gamma(2.0, 3.0),
                 "degrees_of_freedom": TruncatedPoisson(4.0, 2, 20),
-                "scatter": dist.Wishart(3.0, scale_matrix=np.eye(2)),
+                "scatter": dist.InverseWishart(4.0, scale_matrix=np.eye(2)),
             },
             marks=pytest.mark.slow,  # the moves of the hyper-parameters are those of dpgmm
         ),

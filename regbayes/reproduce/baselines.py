@@ -211,7 +211,7 @@ class PosteriorClustering(ClusterMixin, BaseEstimator):
         num_warmup=100,
         num_samples=100,
         prior_scale=0.1,
-        max_clusters=64,
+        max_clusters=32,
         random_state=None,
     ):
         self.program = program
@@ -259,10 +259,10 @@ class PosteriorClustering(ClusterMixin, BaseEstimator):
 
 
 def gaussian_priors(d: int) -> dict[str, dist.Distribution]:
-    """Of the concentration, ``r``, ``nu`` and ``S`` for standardised features; the Wishart law is the conjugate one."""
+    """Of the concentration, ``r``, ``nu`` and ``S`` for standardised features."""
     return {
         "concentration": dist.Gamma(1.0, 1.0),
         "prior_count": dist.Gamma(1.0, 1.0),
         "degrees_of_freedom": TruncatedPoisson(d + 2.0, d, d + 100),
-        "scatter": dist.Wishart(float(d), rate_matrix=d * jnp.eye(d)),
+        "scatter": dist.InverseWishart(d + 2.0, scale_matrix=jnp.eye(d)),
     }
