@@ -126,6 +126,7 @@ def _parser() -> argparse.ArgumentParser:
         "--data-home", metavar="DIR", help="folder of the real data ($REGBAYES_DATA, then the cache)"
     )
     reproduce.add_argument("--n-jobs", type=_jobs, help="processes that share out the work; -1 is all cores")
+    reproduce.add_argument("--page", action="store_true", help="print a page of the tables that are in DIR, in Markdown")
     return parser
 
 
@@ -349,11 +350,23 @@ def run_plot(file: pathlib.Path, out: pathlib.Path | None) -> None:
 
 
 def reproduce_table(
-    name: str | None, num_seeds: int | None, fast: bool, out: pathlib.Path, data_home: str | None, n_jobs: int | None
+    name: str | None,
+    num_seeds: int | None,
+    fast: bool,
+    out: pathlib.Path,
+    data_home: str | None,
+    n_jobs: int | None,
+    page: bool,
 ) -> None:
-    """Run a table of a paper and print it; without a name, print which there are."""
+    """Run a table of a paper and print it; without a name, print which there are, or a page of those that were run."""
     from . import reproduce
 
+    if page:
+        try:
+            print(reproduce.reproduction_page(reproduce.EXPERIMENTS, out), end="")
+        except reproduce.OtherSettings as error:
+            raise UsageError(str(error)) from None
+        return
     if name is None:
         _list_tables()
         return

@@ -7,8 +7,9 @@
 
 from . import bmc, ilsvm, isvm, m2dpm, topics
 from .experiment import Experiment, Options, OtherSettings, run_experiment
+from .page import reproduction_page
 
-__all__ = ["EXPERIMENTS", "Experiment", "Options", "OtherSettings", "names", "run_experiment"]
+__all__ = ["EXPERIMENTS", "Experiment", "Options", "OtherSettings", "names", "reproduction_page", "run_experiment"]
 
 EXPERIMENTS: dict[str, Experiment] = {
     "bmc-table1": bmc.TABLE1,

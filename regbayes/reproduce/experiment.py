@@ -218,7 +218,7 @@ def run_experiment(
         cells.append({"setting": setting, "method": method, "seed": seed, "result": result})
         _write(path, {**record, "complete": False, "cells": cells})
         progress(f"[{i}/{len(todo)}] {setting}, {method}, seed {seed}: {_brief(experiment, result)} [{seconds:.1f} s]")
-    summary, differences = _summary(experiment, cells), _differences(experiment, cells)
+    summary, differences = summarise(experiment, cells), paired_differences(experiment, cells)
     text = _report(name, experiment, summary, differences, options)
     _write(path, {**record, "complete": True, "summary": summary, "differences": differences, "cells": cells})
     path.with_suffix(".txt").write_text(text + "\n")
@@ -308,7 +308,7 @@ def _versions() -> dict[str, str]:
     return {"regbayes": __version__, "python": platform.python_version(), **libraries, "machine": machine}
 
 
-def _summary(experiment: Experiment, cells: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def summarise(experiment: Experiment, cells: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Mean and standard deviation over seeds beside the paper's, one entry for each setting, method and metric."""
     entries = []
     for setting in experiment.settings:
@@ -323,7 +323,7 @@ def _summary(experiment: Experiment, cells: Sequence[Mapping[str, Any]]) -> list
     return entries
 
 
-def _differences(experiment: Experiment, cells: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def paired_differences(experiment: Experiment, cells: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Mean and standard error of the differences between two methods with the same seeds."""
     found = {(c["setting"], c["method"], c["seed"]): c["result"] for c in cells}
     entries = []
@@ -369,7 +369,7 @@ def _report(
         for key, metric in experiment.metrics.items():
             paper, ours = (entries.get(key, {}).get(who) for who in ("paper", "ours"))
             far = metric.marked and _is_far(paper, ours, metric.digits)
-            line += [_number(paper, metric.digits), _number(ours, metric.digits) + far * " !"]
+            line += [number(paper, metric.digits), number(ours, metric.digits) + far * " !"]
         lines.append(line)
     seeds = sorted({entry["ours"]["num_seeds"] for entry in summary} - {0}) or [0]
     span = " to ".join(map(str, dict.fromkeys([seeds[0], seeds[-1]])))
@@ -403,7 +403,7 @@ def _is_far(paper: Mapping[str, Any] | None, ours: Mapping[str, Any] | None, dig
     return abs(ours["mean"] - paper["mean"]) > paper["sd"] + 0.5 * 10.0**-digits
 
 
-def _number(value: Mapping[str, Any] | None, digits: int) -> str:
+def number(value: Mapping[str, Any] | None, digits: int) -> str:
     if value is None or value["mean"] is None:
         return "-"
     spread = "" if value["sd"] is None else f" ({value['sd']:.{digits}f})"
