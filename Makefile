@@ -10,7 +10,7 @@ TYPED := $(VENV)/typed/regbayes
 WORKERS := --numprocesses 2 --dist worksteal
 SUBPACKAGES := datasets diagnostics inference models
 
-.PHONY: help demo test test-slow lint format bench notebooks gallery clean
+.PHONY: help demo test test-slow lint format bench notebooks gallery pages clean
 .DEFAULT_GOAL := help
 
 help:
@@ -22,6 +22,7 @@ help:
 	@echo "make bench      race the kernels against their peers"
 	@echo "make notebooks  execute the teaching notebooks"
 	@echo "make gallery    a picture of every model into docs/gallery/ (minutes)"
+	@echo "make pages      docs/reproduction.md from the files of docs/results/"
 	@echo "make clean      remove $(VENV), caches and outputs"
 
 $(READY): pyproject.toml
@@ -68,11 +69,13 @@ bench: $(READY) .venv-peers/.ready
 	$(BIN)/python benchmarks/ilsvm.py
 
 notebooks: $(READY)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[notebooks]'
 	$(BIN)/jupyter nbconvert --to notebook --execute --inplace examples/notebooks/*.ipynb
 
 gallery: $(READY)
 	$(BIN)/python examples/gallery.py
+
+pages: $(READY)
+	$(BIN)/regbayes reproduce --page --out docs/results > docs/reproduction.md
 
 clean:
 	rm -rf $(VENV) .venv-peers .cache .mypy_cache .pytest_cache .ruff_cache build dist demo bench reproduced *.egg-info

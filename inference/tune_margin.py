@@ -58,9 +58,10 @@ def tune_margin(
     ``u/t`` with ``u`` uniform, at most to twice what it is; where there are too few it falls, at most to half. Both
     decrease the number of clusters as they grow, so the number settles as the steps shrink. The paper lets ``t`` count
     all sweeps; here it counts the turns, from too many to too few or back (Kesten's rule), as otherwise the margin
-    stands still before it is strong enough, or long after it was too strong. As one cluster pays nothing, a margin that
-    is a little stronger can leave a single one: what is returned is from the last sweep with enough clusters. This is a
-    warm-up: the margin changes while it runs, so its sweeps are no draws of any posterior. Draw with what it returns:
+    stands still before it is strong enough, or long after it was too strong. What is returned is from the last sweep
+    whose number of clusters is nearest to the one wanted; a single cluster, which pays nothing under any margin, counts
+    as furthest from several. This is a warm-up: the margin changes while it runs, so its sweeps are no draws of any
+    posterior. Draw with what it returns:
 
     >>> from jax import random
     >>> from numpyro.infer import MCMC
@@ -140,15 +141,18 @@ def _kernel(make: Callable, program: Callable, structure: tuple) -> MoveKernel:
 
 @functools.partial(jax.jit, static_argnames=("kernel", "num_sweeps"))
 def _sweeps(kernel: MoveKernel, state: KernelState, X, settings, margin, wanted, num_sweeps: int) -> tuple:
-    """The sweeps as one compiled loop. The last with enough clusters is chosen or, where none has, the last."""
+    """The sweeps as one compiled loop; the last is chosen or, with a margin, the last of those nearest to ``wanted``."""
+    furthest = jnp.iinfo(jnp.int32).max
 
     def step(carry: tuple, t: jax.Array) -> tuple[tuple, dict[str, jax.Array]]:
         state, margin, last, turns, chosen = carry
         given = {**settings, **margin}
         state = kernel.sample(kernel.refresh(state, (X,), given), (X,), given)
         told = {**margin, "num_clusters": state.num_active}
-        enough = (state.num_active >= wanted) | ((chosen[1] < 0) & (t == num_sweeps - 1))
-        chosen = jax.tree.map(lambda new, old: jnp.where(enough, new, old), (state.z, t), chosen)
+        alone = (state.num_active == 1) & (wanted > 1)
+        gap = jnp.where(alone, furthest, jnp.abs(state.num_active - wanted))
+        nearest = (gap <= chosen[2]) if margin else True
+        chosen = jax.tree.map(lambda new, old: jnp.where(nearest, new, old), (state.z, t, gap), chosen)
         if margin:
             way = jnp.sign(state.num_active - wanted)
             turns = turns + (way * last < 0)
@@ -156,8 +160,8 @@ def _sweeps(kernel: MoveKernel, state: KernelState, X, settings, margin, wanted,
             margin = _step(random.fold_in(state.rng_key, t), margin, way / turns)
         return (state, margin, last, turns, chosen), told
 
-    start = state, margin, jnp.zeros((), int), jnp.ones((), int), (state.z, -jnp.ones((), int))
-    (state, *_, (z, chosen)), trace = lax.scan(step, start, jnp.arange(num_sweeps))
+    start = state, margin, jnp.zeros((), int), jnp.ones((), int), (state.z, jnp.zeros((), int), furthest)
+    (state, *_, (z, chosen, _)), trace = lax.scan(step, start, jnp.arange(num_sweeps))
     return state._replace(z=z), trace, chosen
 
 

@@ -126,7 +126,9 @@ def _parser() -> argparse.ArgumentParser:
         "--data-home", metavar="DIR", help="folder of the real data ($REGBAYES_DATA, then the cache)"
     )
     reproduce.add_argument("--n-jobs", type=_jobs, help="processes that share out the work; -1 is all cores")
-    reproduce.add_argument("--page", action="store_true", help="print a page of the tables that are in DIR, in Markdown")
+    reproduce.add_argument(
+        "--page", action="store_true", help="print a page of the tables that are in DIR, in Markdown"
+    )
     return parser
 
 

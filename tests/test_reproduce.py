@@ -4,6 +4,7 @@ import dataclasses
 import doctest
 import importlib
 import json
+import pathlib
 import pkgutil
 
 import numpy as np
@@ -478,3 +479,47 @@ def test_missing_data_end_the_command_with_advice(tmp_path, capsys):
     err = capsys.readouterr().err
     assert f"needs the file protein_fold_dd.npz, which is not in {tmp_path}" in err
     assert "Traceback" not in err
+
+
+# ----- The page of all tables
+
+RESULTS = pathlib.Path(__file__).parents[1] / "docs" / "results"
+
+
+def test_the_page_is_made_of_the_files(capsys):
+    """Its numbers are never typed: `make pages`."""
+    assert cli.main(["reproduce", "--page", "--out", str(RESULTS)]) == 0
+    assert capsys.readouterr().out == (RESULTS.parent / "reproduction.md").read_text()
+
+
+@pytest.mark.parametrize("setting", ["n0=100", "n0=1,000"])
+def test_a_small_table_comes_out_as_it_is_kept(setting):
+    kept = json.loads((RESULTS / "m2dpm-table2.json").read_text())["cells"]
+    (cell,) = [cell["result"] for cell in kept if (cell["setting"], cell["seed"]) == (setting, 0)]
+    found = m2dpm.clusters_cell(setting, m2dpm.TABLE2.methods["M2DPM"], 0, Options())
+    assert {key: found[key] for key in ("true", "found", "close")} == {
+        key: cell[key] for key in ("true", "found", "close")
+    }
+
+
+def test_a_page_tells_agreement_in_standard_errors(tmp_path):
+    metrics = {"score": Metric("score", 1)}
+    paper = {("one", "same"): {"score": (1.0, 0.2)}, ("one", "more"): {"score": (1.0, 0.2)}}
+    methods = {name: Method(lambda seed: LogisticRegression()) for name in ("same", "more", "new")}
+    scores = {"same": 1.1, "more": 9.0, "new": 3.0}
+
+    def cell(setting, method, seed, options):
+        (name,) = [name for name in methods if methods[name] is method]
+        return {"score": scores[name] + 0.2 * seed}
+
+    table = Experiment("a score", ("now", "now"), ("one",), methods, metrics, cell, paper, num_seeds=(2, 1))
+    run_experiment("scores", table, tmp_path, progress=lambda line: None)
+    page = reproduce.reproduction_page({"scores": table, "other": table}, tmp_path)
+    assert "| one | same | score | 1.0 (0.2) | 1.2 (0.1) | +1.2 | agrees |" in page
+    assert "| one | more | score | 1.0 (0.2) | 9.1 (0.1) | +46.8 | higher |" in page
+    assert "| one | new | score | - | 3.1 (0.1) | - | - |" in page
+    assert "6 of 6 cells (2 seeds) have been run" in page
+    assert "## Not run yet\n\n- `other`: a score" in page
+    (tmp_path / "scores.json").write_text("{}")
+    with pytest.raises(OtherSettings, match="is not the file of a table; run `regbayes reproduce scores` again"):
+        reproduce.reproduction_page({"scores": table}, tmp_path)

@@ -14,12 +14,12 @@ AGREES = 2.0
 """Standard errors within which two means agree."""
 HEAD = """# The papers' tables, run again
 
-Made by `regbayes reproduce --page` from the files of `docs/results/`, which `regbayes reproduce NAME --out docs/results`
-writes: every cell with its seed, settings and versions. Not written by hand.
+Made by `make pages` from the files of `docs/results/`, which `regbayes reproduce NAME --out docs/results` writes: every
+cell with its seed, settings and versions.
 
-Means with standard deviations over seeds in brackets. The difference is ours less the paper's in standard errors of both
-means, the paper's taken as over as many repetitions as ours, and it has none where neither tells a spread. *Agrees* is
-within two of them, *higher* and *lower* are beyond. What is known of the differences stands below each table."""
+Means with standard deviations over seeds in brackets. The difference is ours less the paper's, in standard errors of
+both means, the paper's taken as over as many repetitions as ours; there is none where neither tells a spread. *Agrees*
+is within two of them, *higher* and *lower* are beyond. What is known of the differences stands below each table."""
 
 
 def reproduction_page(experiments: Mapping[str, Experiment], folder: str | os.PathLike[str]) -> str:
