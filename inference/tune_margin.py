@@ -141,7 +141,7 @@ def _kernel(make: Callable, program: Callable, structure: tuple) -> MoveKernel:
 
 @functools.partial(jax.jit, static_argnames=("kernel", "num_sweeps"))
 def _sweeps(kernel: MoveKernel, state: KernelState, X, settings, margin, wanted, num_sweeps: int) -> tuple:
-    """The sweeps as one compiled loop; the last is chosen or, with a margin, the last of those nearest to ``wanted``."""
+    """The sweeps as one compiled loop; the last is chosen or, with a margin, the last nearest to ``wanted``."""
     furthest = jnp.iinfo(jnp.int32).max
 
     def step(carry: tuple, t: jax.Array) -> tuple[tuple, dict[str, jax.Array]]:
