@@ -1,6 +1,6 @@
 """Exact samplers, moves, small-variance limits and mean-field learners."""
 
-from .buffets import FeatureFlips, FeatureSweep, StickEntries, StickSlices
+from .buffets import FeatureFlips, FeatureSweep
 from .checkpoint import load_state, save_state
 from .constraints import Constraint, EpsilonInsensitive, Equality, Hinge, Inequality, MaxHinge, Quadratic
 from .ctm import ClusterPrediction, ClusterProportions, ctm_collapsed, ctm_predict
@@ -46,6 +46,7 @@ from .regbayes import RegBayes, RegBayesResult
 from .row_slices import RowSlices
 from .slices import EllipticalSlice, Rescale
 from .split_merge import SplitMerge
+from .sticks import StickEntries, StickSlices
 from .svm import svm_augmentation, svm_slice
 from .svr import svr_augmentation, svr_slice
 from .target import Target

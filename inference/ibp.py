@@ -10,7 +10,6 @@ from .buffets import (
     FeatureFlips,
     Features,
     FeatureSweep,
-    StickSlices,
     alpha_given_features,
     loadings_given_features,
     no_margin,
@@ -19,6 +18,7 @@ from .buffets import (
 from .isvm import there, value_of
 from .kernel import MoveKernel
 from .moves import Conditional
+from .sticks import StickSlices
 from .target import Sites
 
 COVERED_BY = "tests/test_ibp.py::test_features_by_enumeration"

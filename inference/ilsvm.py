@@ -20,7 +20,6 @@ from .buffets import (
     Features,
     FeatureSweep,
     Margin,
-    StickSlices,
     alpha_given_features,
     loadings_given_features,
     num_features,
@@ -30,6 +29,7 @@ from .kernel import MoveKernel
 from .moves import Augmented, CommonShift, Conditional, Move
 from .predictions import Prediction
 from .slices import Rescale
+from .sticks import StickSlices
 from .target import Sites
 
 COVERED_BY = "tests/test_ilsvm.py::test_features_by_enumeration"
