@@ -19,7 +19,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import regbayes
 from regbayes import cli, datasets, reproduce
-from regbayes.reproduce import Experiment, Options, OtherSettings, baselines, m2dpm, run_experiment
+from regbayes.reproduce import Experiment, Options, OtherSettings, baselines, figure, m2dpm, run_experiment
 from regbayes.reproduce.baselines import ClusterThenClassify, PosteriorClassifier, PosteriorClustering
 from regbayes.reproduce.experiment import Method, Metric, Part, evaluate
 from regbayes.reproduce.topics import TopicClustering
@@ -523,3 +523,29 @@ def test_a_page_tells_agreement_in_standard_errors(tmp_path):
     (tmp_path / "scores.json").write_text("{}")
     with pytest.raises(OtherSettings, match="is not the file of a table; run `regbayes reproduce scores` again"):
         reproduce.reproduction_page({"scores": table}, tmp_path)
+
+
+def entries(settings, methods, sd=0.5):
+    return [
+        {"setting": setting, "method": method, "metric": "score", "ours": {"mean": i + 10.0 * j, "sd": sd}}
+        for i, setting in enumerate(settings)
+        for j, method in enumerate(methods)
+    ]
+
+
+def test_lines_go_over_the_numbers_of_the_settings():
+    table = dataclasses.replace(reproduce.EXPERIMENTS["regbayes-fig8"], metrics={"score": Metric("score", 1)})
+    drawn = figure.lines(table, entries(["a: C=0.1", "a: C=1", "a: C=10", "share=50%"], ["one", "two"]), "score")
+    first, second = drawn.axes
+    assert (first.get_xlabel(), first.get_xscale(), first.get_ylabel()) == ("a: C", "log", "score")
+    assert [text.get_text() for text in first.get_legend().get_texts()] == ["one", "two"]
+    np.testing.assert_allclose(first.containers[1][0].get_data(), [[0.1, 1, 10], [10, 11, 12]])
+    assert (second.get_xlabel(), second.get_xscale()) == ("share", "linear")
+
+
+def test_bars_have_the_means_of_the_methods():
+    table = dataclasses.replace(reproduce.EXPERIMENTS["regbayes-fig7"], metrics={"score": Metric("score", 1)})
+    (ax,) = figure.bars(table, entries(["School"], ["one", "two"]), "score").axes
+    assert [bar.get_width() for bar in ax.patches] == [10.0, 0.0]
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["two", "one"]
+    assert (ax.get_xlabel(), ax.get_title()) == ("score", "School")

@@ -21,6 +21,8 @@ EXPERIMENTS: dict[str, Experiment] = {
     "m2dpm-table3": m2dpm.TABLE3,
     "m2dpm-table4": m2dpm.TABLE4,
     "regbayes-fig7": ilsvm.FIG7,
+    "regbayes-fig8": ilsvm.FIG8,
+    "regbayes-fig9": ilsvm.FIG9,
     "regbayes-table2": ilsvm.TABLE2,
 }
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from joblib import Parallel, delayed
+from matplotlib.figure import Figure
 from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import accuracy_score, f1_score
@@ -108,6 +109,7 @@ class Experiment:
     :param notes: what to know when comparing.
     :param compare: pairs of methods, of which the differences seed by seed are reported too.
     :param side_by_side: whether processes share out the cells, rather than the candidates of a search.
+    :param figure: how to draw it, and which metric, where the paper has a figure: see :mod:`.figure`.
     """
 
     title: str
@@ -121,6 +123,7 @@ class Experiment:
     notes: tuple[str, ...] = ()
     compare: tuple[tuple[str, str], ...] = ()
     side_by_side: bool = False
+    figure: tuple[Callable[..., Figure], str] | None = None
 
 
 class OtherSettings(Exception):
@@ -222,6 +225,9 @@ def run_experiment(
     text = _report(name, experiment, summary, differences, options)
     _write(path, {**record, "complete": True, "summary": summary, "differences": differences, "cells": cells})
     path.with_suffix(".txt").write_text(text + "\n")
+    if experiment.figure is not None:
+        draw, metric = experiment.figure
+        draw(experiment, summary, metric).savefig(path.with_suffix(".png"), dpi=120)
     return text
 
 

@@ -1,0 +1,48 @@
+"""Figures of tables: our means with their standard deviations, and the paper's where it gives them."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from matplotlib.figure import Figure
+
+from ..diagnostics.plots.style import COLOURS, MARKERS
+
+if TYPE_CHECKING:
+    from .experiment import Experiment
+
+
+def lines(experiment: "Experiment", summary: Sequence[Mapping[str, Any]], metric: str) -> Figure:
+    """A panel for each name before ``=`` of the settings, a line for each method over the numbers behind it."""
+    panels: dict[str, dict[str, list[tuple[float, float, float]]]] = {}
+    for entry in summary:
+        if entry["metric"] == metric:
+            panel, value = entry["setting"].split("=")
+            point = (float(value.rstrip("%")), entry["ours"]["mean"], entry["ours"]["sd"] or 0.0)
+            panels.setdefault(panel, {}).setdefault(entry["method"], []).append(point)
+    figure = Figure(figsize=(3.6 * len(panels), 3.2), layout="constrained")
+    for ax, (panel, rows) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True):
+        for (method, points), colour, marker in zip(rows.items(), COLOURS, MARKERS, strict=False):
+            x, mean, sd = zip(*points, strict=True)
+            ax.errorbar(x, mean, sd, color=colour, marker=marker, markersize=4, capsize=3, label=method)
+        wide = min(x) > 0 and max(x) / min(x) > 20
+        ax.set(xlabel=panel, ylabel=experiment.metrics[metric].heading, xscale="log" if wide else "linear")
+        if len(rows) > 1:
+            ax.legend(frameon=False, fontsize="small")
+    return figure
+
+
+def bars(experiment: "Experiment", summary: Sequence[Mapping[str, Any]], metric: str) -> Figure:
+    """A panel for each setting, a bar for each method."""
+    entries = [entry for entry in summary if entry["metric"] == metric]
+    settings = list(dict.fromkeys(entry["setting"] for entry in entries))
+    rows = max(sum(entry["setting"] == setting for entry in entries) for setting in settings)
+    figure = Figure(figsize=(5.5 * len(settings), 0.8 + 0.4 * rows), layout="constrained")
+    for ax, setting in zip(figure.subplots(1, len(settings), squeeze=False)[0], settings, strict=True):
+        own = [entry for entry in entries if entry["setting"] == setting][::-1]
+        means, sds = ([entry["ours"][key] or 0.0 for entry in own] for key in ("mean", "sd"))
+        ax.barh([entry["method"] for entry in own], means, xerr=sds, color=COLOURS[0], height=0.6, capsize=3)
+        low = min(mean - 2 * sd for mean, sd in zip(means, sds, strict=True))
+        if low > 0.5 * max(means):  # bars that differ little, on an axis that says so
+            ax.set_xlim(left=low - 0.1 * (max(means) - low))
+        ax.set(xlabel=experiment.metrics[metric].heading, title=setting)
+    return figure
