@@ -539,7 +539,7 @@ def test_lines_go_over_the_numbers_of_the_settings():
     first, second = drawn.axes
     assert (first.get_xlabel(), first.get_xscale(), first.get_ylabel()) == ("a: C", "log", "score")
     assert [text.get_text() for text in first.get_legend().get_texts()] == ["one", "two"]
-    np.testing.assert_allclose(first.containers[1][0].get_data(), [[0.1, 1, 10], [10, 11, 12]])
+    np.testing.assert_allclose(first.containers[1][0].get_xydata().astype(float), [[0.1, 10], [1, 11], [10, 12]])
     assert (second.get_xlabel(), second.get_xscale()) == ("share", "linear")
 
 
