@@ -543,9 +543,9 @@ def test_lines_go_over_the_numbers_of_the_settings():
     assert (second.get_xlabel(), second.get_xscale()) == ("share", "linear")
 
 
-def test_bars_have_the_means_of_the_methods():
+def test_dots_are_the_means_of_the_methods():
     table = dataclasses.replace(reproduce.EXPERIMENTS["regbayes-fig7"], metrics={"score": Metric("score", 1)})
-    (ax,) = figure.bars(table, entries(["School"], ["one", "two"]), "score").axes
-    assert [bar.get_width() for bar in ax.patches] == [10.0, 0.0]
+    (ax,) = figure.dots(table, entries(["School"], ["one", "two"]), "score").axes
+    assert ax.containers[0][0].get_xdata().tolist() == [10.0, 0.0]
     assert [label.get_text() for label in ax.get_yticklabels()] == ["two", "one"]
     assert (ax.get_xlabel(), ax.get_title()) == ("score", "School")

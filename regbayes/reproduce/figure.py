@@ -31,18 +31,17 @@ def lines(experiment: "Experiment", summary: Sequence[Mapping[str, Any]], metric
     return figure
 
 
-def bars(experiment: "Experiment", summary: Sequence[Mapping[str, Any]], metric: str) -> Figure:
-    """A panel for each setting, a bar for each method."""
+def dots(experiment: "Experiment", summary: Sequence[Mapping[str, Any]], metric: str) -> Figure:
+    """A panel for each setting, a row for each method: its mean and standard deviation."""
     entries = [entry for entry in summary if entry["metric"] == metric]
     settings = list(dict.fromkeys(entry["setting"] for entry in entries))
     rows = max(sum(entry["setting"] == setting for entry in entries) for setting in settings)
-    figure = Figure(figsize=(5.5 * len(settings), 0.8 + 0.4 * rows), layout="constrained")
+    figure = Figure(figsize=(5.5 * len(settings), 0.9 + 0.35 * rows), layout="constrained")
     for ax, setting in zip(figure.subplots(1, len(settings), squeeze=False)[0], settings, strict=True):
         own = [entry for entry in entries if entry["setting"] == setting][::-1]
         means, sds = ([entry["ours"][key] or 0.0 for entry in own] for key in ("mean", "sd"))
-        ax.barh([entry["method"] for entry in own], means, xerr=sds, color=COLOURS[0], height=0.6, capsize=3)
-        low = min(mean - 2 * sd for mean, sd in zip(means, sds, strict=True))
-        if low > 0.5 * max(means):  # bars that differ little, on an axis that says so
-            ax.set_xlim(left=low - 0.1 * (max(means) - low))
+        ax.errorbar(means, [entry["method"] for entry in own], xerr=sds, fmt="o", color=COLOURS[0], capsize=3)
+        ax.grid(axis="x", color="0.9")
+        ax.margins(y=0.08)
         ax.set(xlabel=experiment.metrics[metric].heading, title=setting)
     return figure

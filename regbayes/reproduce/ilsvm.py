@@ -19,7 +19,7 @@ from sklearn.svm import SVR, LinearSVC
 from .. import datasets
 from ..inference.mean_field import MTILSVM
 from .experiment import SECONDS, Experiment, Method, Metric, Options
-from .figure import bars, lines
+from .figure import dots, lines
 from .m2dpm import paper
 
 FAST_NUM_DATA = 400
@@ -267,7 +267,7 @@ FIG7 = Experiment(
         "values for all four multi-task methods.",
     ),
     compare=(("MT-iLSVM", "MT-IBP+SVM"), ("MT-iLSVM, inputs", "MT-IBP+SVM, inputs")),
-    figure=(bars, "explained"),
+    figure=(dots, "explained"),
 )
 
 

@@ -32,7 +32,8 @@ def reproduction_page(experiments: Mapping[str, Experiment], folder: str | os.Pa
     for name, experiment in experiments.items():
         path = pathlib.Path(folder) / f"{name}.json"
         if path.exists():
-            parts.append(_section(name, experiment, _read(path)))
+            picture = f"\n\n![{experiment.title}](results/{name}.png)" if path.with_suffix(".png").exists() else ""
+            parts.append(_section(name, experiment, _read(path)) + picture)
         else:
             missing.append(f"- `{name}`: {experiment.title}")
     if missing:
