@@ -58,10 +58,10 @@ def tune_margin(
     ``u/t`` with ``u`` uniform, at most to twice what it is; where there are too few it falls, at most to half. Both
     decrease the number of clusters as they grow, so the number settles as the steps shrink. The paper lets ``t`` count
     all sweeps; here it counts the turns, from too many to too few or back (Kesten's rule), as otherwise the margin
-    stands still before it is strong enough, or long after it was too strong. What is returned is from the last sweep
-    whose number of clusters is nearest to the one wanted; a single cluster, which pays nothing under any margin, counts
-    as furthest from several. This is a warm-up: the margin changes while it runs, so its sweeps are no draws of any
-    posterior. Draw with what it returns:
+    stands still before it is strong enough, or long after it was too strong. While the number is met nothing moves, so
+    a margin that keeps it stays: what is returned is the one that kept the number wanted, or the nearest to it, for the
+    most sweeps. A single cluster, which pays nothing under any margin, counts as furthest from several. This is a
+    warm-up: the margin changes while it runs, so its sweeps are no draws of any posterior. Draw with what it returns:
 
     >>> from jax import random
     >>> from numpyro.infer import MCMC
@@ -141,27 +141,29 @@ def _kernel(make: Callable, program: Callable, structure: tuple) -> MoveKernel:
 
 @functools.partial(jax.jit, static_argnames=("kernel", "num_sweeps"))
 def _sweeps(kernel: MoveKernel, state: KernelState, X, settings, margin, wanted, num_sweeps: int) -> tuple:
-    """The sweeps as one compiled loop; the last is chosen or, with a margin, the last nearest to ``wanted``."""
+    """The sweeps as one compiled loop, and the one that is chosen: without a margin the last."""
     furthest = jnp.iinfo(jnp.int32).max
 
     def step(carry: tuple, t: jax.Array) -> tuple[tuple, dict[str, jax.Array]]:
-        state, margin, last, turns, chosen = carry
+        state, margin, last, turns, kept, chosen = carry
         given = {**settings, **margin}
         state = kernel.sample(kernel.refresh(state, (X,), given), (X,), given)
         told = {**margin, "num_clusters": state.num_active}
         alone = (state.num_active == 1) & (wanted > 1)
         gap = jnp.where(alone, furthest, jnp.abs(state.num_active - wanted))
-        nearest = (gap <= chosen[2]) if margin else True
-        chosen = jax.tree.map(lambda new, old: jnp.where(nearest, new, old), (state.z, t, gap), chosen)
+        way = jnp.sign(state.num_active - wanted)
+        kept = jnp.where(way == 0, kept + 1, 0)
+        better = (gap < chosen[2]) | ((gap == chosen[2]) & (kept >= chosen[3])) if margin else True
+        chosen = jax.tree.map(lambda new, old: jnp.where(better, new, old), (state.z, t, gap, kept), chosen)
         if margin:
-            way = jnp.sign(state.num_active - wanted)
             turns = turns + (way * last < 0)
             last = jnp.where(way == 0, last, way)
             margin = _step(random.fold_in(state.rng_key, t), margin, way / turns)
-        return (state, margin, last, turns, chosen), told
+        return (state, margin, last, turns, kept, chosen), told
 
-    start = state, margin, jnp.zeros((), int), jnp.ones((), int), (state.z, jnp.zeros((), int), furthest)
-    (state, *_, (z, chosen, _)), trace = lax.scan(step, start, jnp.arange(num_sweeps))
+    none, one = jnp.zeros((), int), jnp.ones((), int)
+    start = state, margin, none, one, none, (state.z, none, furthest, none)
+    (state, *_, (z, chosen, *_)), trace = lax.scan(step, start, jnp.arange(num_sweeps))
     return state._replace(z=z), trace, chosen
 
 

@@ -207,7 +207,7 @@ class PosteriorClustering(ClusterMixin, BaseEstimator):
         self,
         program="dpgmm",
         n_clusters=None,
-        num_tuning=200,
+        num_tuning=600,
         num_warmup=100,
         num_samples=100,
         prior_scale=0.1,
