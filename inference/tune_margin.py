@@ -1,6 +1,7 @@
 """How strong a margin should be for a number of clusters: the heuristic of the max-margin Gaussian mixture."""
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -11,7 +12,8 @@ from jax import lax, random
 from jax.typing import ArrayLike
 
 from ..models import dpgmm, dpmmgm
-from ..models.data import check_positive
+from ..models.data import check_features, check_positive
+from ..models.dpmmgm import margin_inputs
 from .dpgmm import dpgmm_collapsed
 from .dpmmgm import dpmmgm_collapsed
 from .kernel import KernelState, MoveKernel
@@ -21,6 +23,10 @@ MARGIN = ("cost", "ell", "prior_scale", "margin_features", "intercept")
 """Keywords that ``dpmmgm`` has and ``dpgmm`` has not."""
 STRUCTURE = ("max_clusters", "margin_features", "intercept")
 """Keywords that shape what is compiled; all others are traced."""
+REACH = 3.0
+"""The largest margin, in standard deviations of a difference of two discriminants under the weights' prior."""
+TRAVEL = 1000.0
+"""How many times larger or smaller half of the sweeps can make ``cost`` and ``ell``, on average."""
 
 
 class TunedMargin(NamedTuple):
@@ -54,14 +60,22 @@ def tune_margin(
     r"""Choose ``cost`` and ``ell`` of :func:`regbayes.models.dpmmgm` so that it finds ``num_clusters`` clusters.
 
     The chain starts where as many sweeps of :func:`~regbayes.models.dpgmm`, without a margin, have led. Then each sweep
-    compares the number of clusters with the one wanted. Where there are too many one of the two, at random, grows by
-    ``u/t`` with ``u`` uniform, at most to twice what it is; where there are too few it falls, at most to half. Both
-    decrease the number of clusters as they grow, so the number settles as the steps shrink. The paper lets ``t`` count
-    all sweeps; here it counts the turns, from too many to too few or back (Kesten's rule), as otherwise the margin
-    stands still before it is strong enough, or long after it was too strong. While the number is met nothing moves, so
-    a margin that keeps it stays: what is returned is the one that kept the number wanted, or the nearest to it, for the
-    most sweeps. A single cluster, which pays nothing under any margin, counts as furthest from several. This is a
-    warm-up: the margin changes while it runs, so its sweeps are no draws of any posterior. Draw with what it returns:
+    compares the number of clusters with the one wanted. Where there are too many one of the two, at random, grows;
+    where there are too few it falls. Both decrease the number of clusters as they grow, so the number settles as the
+    steps shrink. While the number is met nothing moves, so a margin that keeps it stays: what is returned is the one
+    that kept the number wanted, or the nearest to it, for the most sweeps. A single cluster, which pays nothing under
+    any margin, counts as furthest from several. Three things are not as in the paper:
+
+    - Steps are factors ``exp(u h/t)``, with ``u`` uniform and ``h`` by the number of sweeps: added to, as in the paper,
+      values double with a step or two, and all clusters are gathered in one before any two have merged.
+    - ``t`` counts the turns, from too many to too few or back (Kesten's rule), not all sweeps: otherwise the margin
+      stands still before it is strong enough, or long after it was too strong.
+    - ``ell`` grows to at most three times the standard deviation that the prior gives to a difference of two
+      discriminants. Nearly all data miss a wider margin, whichever cluster they are in, and the number of clusters
+      jumps between one and many; from there on ``cost`` alone moves.
+
+    This is a warm-up: the margin changes while it runs, so its sweeps are no draws of any posterior. Draw with what it
+    returns:
 
     >>> from jax import random
     >>> from numpyro.infer import MCMC
@@ -102,9 +116,10 @@ def tune_margin(
         overflow, init_params = bool(state.overflow), {**state.z, **given, "z": state.z["z"]}
         if num_clusters is None:
             num_clusters = int(np.argmax(np.bincount(trace["num_clusters"][num_sweeps // 2 :])))
+    reach = max(ell, REACH * _deviation(X, **settings))
     margin = {"cost": jnp.asarray(cost, float), "ell": jnp.asarray(ell, float)}
     state, trace, chosen = _run(
-        dpmmgm_collapsed, dpmmgm, key_margin, X, num_sweeps, init_params, settings, margin, num_clusters
+        dpmmgm_collapsed, dpmmgm, key_margin, X, num_sweeps, init_params, settings, margin, (num_clusters, reach)
     )
     found = {name: float(trace[name][chosen]) for name in margin}
     return TunedMargin(
@@ -121,7 +136,7 @@ def _run(
     init_params: Sites | None,
     settings: dict[str, Any],
     margin: dict[str, jax.Array] | None = None,
-    wanted: int = 0,
+    aim: tuple[int, float] = (0, 0.0),
 ) -> tuple[KernelState, dict[str, np.ndarray], int]:
     """Sweeps, the margin changed after each if there is one; the chosen state, the trace, and which of it that is."""
     structure = {name: value for name, value in settings.items() if name in STRUCTURE}
@@ -129,7 +144,7 @@ def _run(
     kernel = _kernel(make, program, tuple(sorted(structure.items())))
     margin = margin or {}
     state = kernel.init(key, 0, init_params, (X,), {**rest, **margin})
-    state, values, chosen = _sweeps(kernel, state, X, rest, margin, wanted, num_sweeps)
+    state, values, chosen = _sweeps(kernel, state, X, rest, margin, *aim, num_sweeps)
     return state, {name: np.asarray(value) for name, value in values.items()}, int(chosen)
 
 
@@ -140,9 +155,10 @@ def _kernel(make: Callable, program: Callable, structure: tuple) -> MoveKernel:
 
 
 @functools.partial(jax.jit, static_argnames=("kernel", "num_sweeps"))
-def _sweeps(kernel: MoveKernel, state: KernelState, X, settings, margin, wanted, num_sweeps: int) -> tuple:
+def _sweeps(kernel: MoveKernel, state: KernelState, X, settings, margin, wanted, reach, num_sweeps: int) -> tuple:
     """The sweeps as one compiled loop, and the one that is chosen: without a margin the last."""
     furthest = jnp.iinfo(jnp.int32).max
+    size = 8 * math.log(TRAVEL) / num_sweeps  # half of the sweeps, one of two values, half a step on average
 
     def step(carry: tuple, t: jax.Array) -> tuple[tuple, dict[str, jax.Array]]:
         state, margin, last, turns, kept, chosen = carry
@@ -158,7 +174,7 @@ def _sweeps(kernel: MoveKernel, state: KernelState, X, settings, margin, wanted,
         if margin:
             turns = turns + (way * last < 0)
             last = jnp.where(way == 0, last, way)
-            margin = _step(random.fold_in(state.rng_key, t), margin, way / turns)
+            margin = _step(random.fold_in(state.rng_key, t), margin, size * way / turns, reach)
         return (state, margin, last, turns, kept, chosen), told
 
     none, one = jnp.zeros((), int), jnp.ones((), int)
@@ -167,11 +183,20 @@ def _sweeps(kernel: MoveKernel, state: KernelState, X, settings, margin, wanted,
     return state._replace(z=z), trace, chosen
 
 
-def _step(key: jax.Array, margin: dict[str, jax.Array], size: jax.Array) -> dict[str, jax.Array]:
-    """One of ``cost`` and ``ell``, at random, moved by up to ``size``; neither to less than half or more than twice."""
+def _step(key: jax.Array, margin: dict[str, jax.Array], size: jax.Array, reach: jax.Array) -> dict[str, jax.Array]:
+    """One of ``cost`` and ``ell``, at random, times up to ``exp(size)``; ``cost`` if ``ell`` would leave its reach."""
     u, coin = random.uniform(key, (2,))
-    moved = {name: jnp.clip(value + size * u, value / 2, value * 2) for name, value in margin.items()}
+    moved = {name: value * jnp.exp(size * u) for name, value in margin.items()}
+    cost = (coin < 0.5) | (moved["ell"] > reach)
     return {
-        "cost": jnp.where(coin < 0.5, moved["cost"], margin["cost"]),
-        "ell": jnp.where(coin < 0.5, margin["ell"], moved["ell"]),
+        "cost": jnp.where(cost, moved["cost"], margin["cost"]),
+        "ell": jnp.where(cost, margin["ell"], moved["ell"]),
     }
+
+
+def _deviation(
+    X: ArrayLike, *, prior_scale: float = 0.1, margin_features: Any = None, intercept: bool = False, **_: Any
+) -> float:
+    """Root mean square over data and the weights' prior of ``(eta_j - eta_k) . x``."""
+    A = margin_inputs(check_features(X), margin_features, intercept)
+    return float(prior_scale * jnp.sqrt(2 * jnp.mean(jnp.sum(A**2, axis=1))))

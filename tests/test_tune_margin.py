@@ -30,14 +30,25 @@ def test_too_many_clusters_strengthen_the_margin_and_too_few_weaken_it(X):
         wanted = np.sign(num - found.num_clusters)[:-1]
         assert np.all(np.sum(moves != 0, 0) == (wanted != 0))
         np.testing.assert_array_equal(np.sign(moves.sum(0)), wanted)
-        # It moves by at most one over the turns so far, and to between half and twice.
+        # Steps are factors, smaller with every turn.
         signs = wanted[wanted != 0]
         turns = np.ones(len(wanted))
         turns[wanted != 0] += np.concatenate([[0], np.cumsum(signs[1:] != signs[:-1])])[: len(signs)]
         turns = np.maximum.accumulate(turns)
-        assert np.all(np.abs(moves).max(0) <= 1 / turns + 1e-6)
-        for values in (cost, ell):
-            assert np.all((values[1:] / values[:-1] >= 0.5 - 1e-6) & (values[1:] / values[:-1] <= 2 + 1e-6))
+        factors = np.stack([np.diff(np.log(cost)), np.diff(np.log(ell))])
+        assert np.all(np.abs(factors).max(0) <= 8 * np.log(1000) / 40 / turns + 1e-5)
+
+
+def test_a_margin_stays_within_the_reach_of_the_weights_and_the_cost_grows_on(X):
+    narrow = {**SETTINGS, "prior_scale": 0.02}
+    found = tune_margin(X, num_clusters=1, **narrow)
+    reach = 3 * 0.02 * np.sqrt(2 * np.mean(np.sum(X**2, 1)))
+    ell, cost = found.trace["ell"], found.trace["cost"]
+    assert 0.1 < reach < 0.2
+    assert np.all(ell <= reach)
+    assert cost.max() > 1
+    wide = tune_margin(X, num_clusters=1, ell=5.0, **narrow)
+    assert np.all(wide.trace["ell"] == 5.0)  # as wide as it was given, or narrower
 
 
 def test_the_number_without_a_margin_is_aimed_at_where_none_is_given(X):
