@@ -10,7 +10,7 @@ TYPED := $(VENV)/typed/regbayes
 WORKERS := --numprocesses 2 --dist worksteal
 SUBPACKAGES := datasets diagnostics inference models
 
-.PHONY: help demo test test-slow lint format bench notebooks gallery pages clean
+.PHONY: help demo test test-slow lint format bench bench-page notebooks gallery pages clean
 .DEFAULT_GOAL := help
 
 help:
@@ -19,7 +19,8 @@ help:
 	@echo "make test-slow  the long statistical checks too"
 	@echo "make lint       ruff and mypy"
 	@echo "make format     let ruff mend what it can"
-	@echo "make bench      race the kernels against their peers"
+	@echo "make bench      race the kernels against their peers, into bench/"
+	@echo "make bench-page docs/benchmarks.md from the files of docs/benchmarks/"
 	@echo "make notebooks  execute the teaching notebooks"
 	@echo "make gallery    a picture of every model into docs/gallery/ (minutes)"
 	@echo "make pages      docs/reproduction.md from the files of docs/results/"
@@ -67,6 +68,9 @@ bench: $(READY) .venv-peers/.ready
 	$(BIN)/python benchmarks/bmc.py
 	$(BIN)/python benchmarks/topics.py --only speed
 	$(BIN)/python benchmarks/ilsvm.py
+
+bench-page: $(READY)
+	$(BIN)/python benchmarks/races.py --out docs/benchmarks > docs/benchmarks.md
 
 notebooks: $(READY)
 	$(BIN)/jupyter nbconvert --to notebook --execute --inplace examples/notebooks/*.ipynb

@@ -10,19 +10,18 @@
 Interleaved in one run after compilation; the best of several rounds and the median of each round's ratio are shown.
 Prints tables and writes ``bench/bmc.json``.
 
-    python benchmarks/bmc.py [--only margin slice density] [--rounds 5]
+    python benchmarks/bmc.py [--only margin slice density] [--rounds 5] [--out bench]
 """
 
 import argparse
 import functools
-import json
-import pathlib
 import time
 import warnings
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import races
 from jax import random
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
@@ -75,27 +74,25 @@ def race(runs, rounds, repeats=5):
     return np.array([[best(run) for run in runs.values()] for _ in range(rounds)])
 
 
-def report(title, runs, times, bar, faster):
-    ratios = times[:, 1] / times[:, 0]
-    ratio = float(np.median(ratios))
-    print(title)
+def report(data, runs, times, most):
+    """The first of the runs against the second."""
+    print(f"one sweep, {data}")
     for (name, run), column in zip(runs.items(), times.T, strict=True):
-        print(f"  {name:24} {1e3 * column.min():9.2f} ms a sweep, {int(run().num_active)} clusters")
-    kept = ratio >= bar if faster else ratio <= bar
-    print(
-        f"  ratio {ratio:.2f} ({ratios.min():.2f} to {ratios.max():.2f}); bar {'>=' if faster else '<='} {bar}", end=""
-    )
-    print(", kept" if kept else ", MISSED")
-    return {"seconds": dict(zip(runs, times.min(0).tolist(), strict=True)), "ratio": ratio, "bar": bar, "kept": kept}
+        print(f"  {name:24} {1e3 * column.min():9.2f} ms, {int(run().num_active)} clusters")
+    values = dict(zip(runs, times.T.tolist(), strict=True))
+    found = races.race(*runs, values, "seconds a sweep", data=data, most=most)
+    spread = "{median:.3g} ({least:.3g} to {largest:.3g})".format(**found["ratio"])
+    print(f"  ratio {spread}; bar: {found['bar']}, {'kept' if found['met'] else 'MISSED'}")
+    return [found]
 
 
 def margin(rounds):
     X, z = gaussians(1000, 16, 10)
     runs = {
-        "dpgmm collapsed": sweeper(dpgmm_collapsed, dpgmm, X, z),
         "dpmmgm collapsed": sweeper(dpmmgm_collapsed, dpmmgm, X, z),
+        "dpgmm collapsed": sweeper(dpgmm_collapsed, dpgmm, X, z),
     }
-    return report("one sweep, 1,000 x 16", runs, race(runs, rounds), 4.0, False)
+    return report("1,000 x 16, 10 clusters", runs, race(runs, rounds), 4.0)
 
 
 def slices(rounds):
@@ -104,7 +101,7 @@ def slices(rounds):
         "dpgmm slice": sweeper(dpgmm_slice, dpgmm, X, z),
         "dpgmm collapsed": sweeper(dpgmm_collapsed, dpgmm, X, z),
     }
-    return report("one sweep, 10,000 x 10", runs, race(runs, rounds, 2), 5.0, True)
+    return report("10,000 x 10, 20 clusters", runs, race(runs, rounds, 2), 1 / 5)
 
 
 def density(rounds):
@@ -133,24 +130,22 @@ def density(rounds):
         rows.append({"seconds": budget, "sweeps": len(draws), "ours": ours, "theirs": theirs})
         print(f"  {budget:6.2f} s, {len(draws)} sweeps, {int(state.num_active)} clusters: ", end="")
         print(f"ours {ours:.4f}, BayesianGaussianMixture {theirs:.4f}")
-    kept = all(row["ours"] > row["theirs"] for row in rows)
-    print(f"held-out log density: {'kept' if kept else 'MISSED'}")
-    return {"rounds": rows, "kept": kept}
+    ahead = min(row["ours"] - row["theirs"] for row in rows)
+    print(f"held-out log density: {'kept' if ahead > 0 else 'MISSED'}")
+    name = "held-out log density ahead of BayesianGaussianMixture's in equal time, the least of the rounds"
+    return [races.figure(name, ahead, data="5,000 x 5, 20 clusters", least=0.0)]
 
 
 RACES = {"margin": margin, "slice": slices, "density": density}
 
 
 def main(args):
-    results = {name: RACES[name](args.rounds) for name in args.only}
-    path = pathlib.Path(__file__).parents[1] / "bench" / "bmc.json"
-    path.parent.mkdir(exist_ok=True)
-    known = json.loads(path.read_text()) if path.exists() else {}
-    path.write_text(json.dumps({**known, **results}, indent=1, default=float) + "\n")
+    races.keep(__file__, [entry for name in args.only for entry in RACES[name](args.rounds)], args)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", choices=list(RACES), default=list(RACES))
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--out", default="bench", help="the folder to write to")
     main(parser.parse_args())

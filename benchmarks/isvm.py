@@ -15,13 +15,11 @@ responsibilities. Four chains each, one host device per chain; "pooled" is over 
 Interleaved in one run after compilation; the best of several rounds and the median of each round's ratio are shown.
 Prints tables and writes ``bench/isvm.json``.
 
-    python benchmarks/isvm.py [--only sweep ess] [--rounds 5] [--one-draw]
+    python benchmarks/isvm.py [--only sweep ess] [--rounds 5] [--one-draw] [--out bench]
 """
 
 import argparse
-import json
 import os
-import pathlib
 import time
 
 NUM_CHAINS = 4
@@ -32,6 +30,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
+import races
 from jax import lax, random
 from jax.nn import logsumexp
 from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
@@ -297,12 +296,21 @@ SECTIONS = {"sweep": sweep, "ess": ess}
 
 
 def main(args: argparse.Namespace) -> None:
-    out = pathlib.Path("bench/isvm.json")
-    out.parent.mkdir(exist_ok=True)
     results = {name: SECTIONS[name](args) for name in args.only}
-    report = {"settings": vars(args), "versions": {"jax": jax.__version__}, **results}
-    out.write_text(json.dumps(report, indent=1))
-    print(f"written to {out}")
+    found = []
+    for data, rows in results.get("sweep", {}).items():
+        times = {name: row["seconds"] for name, row in rows.items()}
+        fastest = min((name for name in times if name not in KERNELS), key=lambda name: min(times[name]))
+        for name in KERNELS:
+            bar, names = BARS.get(name), {name: f"{name}, all labels once", fastest: f"log densities ({fastest})"}
+            values = {label: times[key] for key, label in names.items()}
+            found.append(races.race(*values, values, "seconds", data=f"{data}, d=10", most=bar))
+    for key in FOLLOWED[:-1] if "ess" in results else ():
+        rates = {name: rows[key]["rates"] for name, rows in results["ess"].items()}
+        found += [
+            races.race(name, "NUTS", rates, f"ESS/s of the {key}", data="1,000 x 10", least=10.0) for name in KERNELS
+        ]
+    races.keep(__file__, found, args, **results)
 
 
 if __name__ == "__main__":
@@ -311,4 +319,5 @@ if __name__ == "__main__":
     parser.add_argument("--sizes", nargs="+", type=int, default=[10_000, 100_000])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--one-draw", action="store_true")
+    parser.add_argument("--out", default="bench", help="the folder to write to")
     main(parser.parse_args())

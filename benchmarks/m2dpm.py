@@ -12,7 +12,7 @@ Four sections:
 Interleaved in one run after a first fit that compiles. pdc-dp-means needs an older scikit-learn, so a worker fits it
 in an environment of its own (``benchmarks/peers``). Prints tables and writes ``bench/m2dpm.json``.
 
-    python benchmarks/m2dpm.py [--only setting2,pipeline,dp-means,search] [--rounds 5] [--data-home FOLDER]
+    python benchmarks/m2dpm.py [--only setting2,pipeline,dp-means,search] [--rounds 5] [--data-home DIR] [--out bench]
 """
 
 import argparse
@@ -29,14 +29,13 @@ os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=2")
 
 import jax
 import numpy as np
-import sklearn
+import races
 from scipy.stats import chi2
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
-import regbayes
 from regbayes.datasets import load, make_m2dpm_setting2
 from regbayes.inference import M2DPM, DPMeans
 
@@ -80,7 +79,7 @@ class Peer:
 
 def bar(text: str, value: float, most: float) -> None:
     """Print a figure with its bar, and keep it."""
-    BARS.append({"bar": text, "value": float(value), "most": float(most), "met": bool(value <= most)})
+    BARS.append(races.figure(text, value, most=most))
     print(f"  {'met   ' if value <= most else 'MISSED'} {text}: {value:.3g}, at most {most:.3g}")
 
 
@@ -307,18 +306,14 @@ def main(args: argparse.Namespace) -> None:
     unknown = set(chosen) - set(SECTIONS)
     if unknown:
         raise SystemExit(f"--only names {', '.join(sorted(unknown))}; the sections are {', '.join(SECTIONS)}")
-    out = pathlib.Path("bench/m2dpm.json")
-    out.parent.mkdir(exist_ok=True)
-    versions = {"regbayes": regbayes.__version__, "jax": jax.__version__, "scikit-learn": sklearn.__version__}
-    record = {"settings": vars(args), "versions": versions, "sections": {}, "bars": BARS}
     with tempfile.TemporaryDirectory() as folder:
         peer = Peer(args.peer, folder) if {"pipeline", "dp-means"} & set(chosen) else None
         for name in chosen:
-            record["sections"][name] = SECTIONS[name](args, peer)  # type: ignore[operator]
-            out.write_text(json.dumps(record, indent=1))
+            found = SECTIONS[name](args, peer)  # type: ignore[operator]
+            races.keep(__file__, BARS, args, **{name: found})
         if peer:
             peer.close()
-    print(f"\n{sum(entry['met'] for entry in BARS)} of {len(BARS)} bars met; written to {out}")
+    print(f"\n{sum(entry['met'] for entry in BARS)} of {len(BARS)} bars met")
 
 
 if __name__ == "__main__":
@@ -329,4 +324,5 @@ if __name__ == "__main__":
     parser.add_argument("--kinds", default="gaussian,cubes,overlapping", help="data of the section dp-means")
     parser.add_argument("--data-home", help="the folder of parkinsons.npz; $REGBAYES_DATA if not given")
     parser.add_argument("--peer", default=".venv-peers/bin/python", help="the peers' Python")
+    parser.add_argument("--out", default="bench", help="the folder to write to")
     main(parser.parse_args())

@@ -5,26 +5,22 @@ Setting II of the paper, where the clusters are known, so every method gets abou
 one run after a first fit that compiles; the best of several rounds counts. Prints a table and writes
 ``bench/pipelines.json``.
 
-    python benchmarks/pipelines.py [--num-data 10000] [--dim 10] [--num-clusters 10] [--rounds 5]
+    python benchmarks/pipelines.py [--num-data 10000] [--dim 10] [--num-clusters 10] [--rounds 5] [--out bench]
 """
 
 import argparse
-import json
 import os
-import pathlib
 import time
 
 os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=2")
 
-import jax
 import numpy as np
-import sklearn
+import races
 from sklearn.cluster import KMeans
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
-import regbayes
 from regbayes.datasets import make_m2dpm_setting2
 from regbayes.inference import M2DPM, DPMeans
 from regbayes.reproduce.baselines import ClusterThenClassify
@@ -70,12 +66,10 @@ def main(args: argparse.Namespace) -> None:
         table[name] = {"seconds": values, "ratio": ratio, "accuracy": accuracy}
         print(f"{name:<14}{min(values):>16.3f}{np.median(values):>10.3f}{ratio:>16.2f}{accuracy:>15.1f}")
     print(f"{'Bayes':<14}{'-':>16}{'-':>10}{'-':>16}{100 * bayes:>15.1f}")
-    out = pathlib.Path("bench/pipelines.json")
-    out.parent.mkdir(exist_ok=True)
-    versions = {"regbayes": regbayes.__version__, "jax": jax.__version__, "scikit-learn": sklearn.__version__}
-    record = {"settings": vars(args), "versions": versions, "pipelines": table, "bayes": 100 * float(bayes)}
-    out.write_text(json.dumps(record, indent=1))
-    print(f"written to {out}")
+    data = f"Setting II, {args.num_data:,} x {args.dim}"
+    found = [races.race("M2DPM", name, times, "seconds of a fit", data=data) for name in times if name != "M2DPM"]
+    accuracies = {name: entry["accuracy"] for name, entry in table.items()}
+    races.keep(__file__, found, args, accuracy={**accuracies, "Bayes": 100 * float(bayes)})
 
 
 if __name__ == "__main__":
@@ -84,4 +78,5 @@ if __name__ == "__main__":
     parser.add_argument("--dim", type=int, default=10)
     parser.add_argument("--num-clusters", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--out", default="bench", help="the folder to write to")
     main(parser.parse_args())

@@ -3,13 +3,11 @@
 Four chains each, one host device per chain, interleaved in one run after warm-up and compilation; the best of
 several rounds counts. Prints a table and writes ``bench/svm.json``.
 
-    python benchmarks/svm.py [--num-data 1000] [--dim 10] [--cost 1.0] [--rounds 5]
+    python benchmarks/svm.py [--num-data 1000] [--dim 10] [--cost 1.0] [--rounds 5] [--out bench]
 """
 
 import argparse
-import json
 import os
-import pathlib
 import time
 
 NUM_CHAINS = 4
@@ -17,6 +15,7 @@ os.environ.setdefault("XLA_FLAGS", f"--xla_force_host_platform_device_count={NUM
 
 import jax
 import numpy as np
+import races
 from jax import lax, random
 from numpyro.diagnostics import effective_sample_size
 from numpyro.infer import MCMC, NUTS
@@ -76,12 +75,9 @@ def main(args: argparse.Namespace) -> None:
         }
         row = (max(values), np.median(values), table[name]["ratio"], table[name]["median"])
         print(f"{name:<14}{row[0]:>18.0f}{row[1]:>10.0f}{row[2]:>22.1f}{row[3]:>10.1f}")
-    out = pathlib.Path("bench/svm.json")
-    out.parent.mkdir(exist_ok=True)
-    out.write_text(
-        json.dumps({"settings": vars(args), "versions": {"jax": jax.__version__}, "kernels": table}, indent=1)
-    )
-    print(f"written to {out}")
+    data = f"{args.num_data:,} x {args.dim}, cost {args.cost:g}"
+    found = [races.race(name, "NUTS", rates, "min-ESS/s", data=data) for name in rates if name != "NUTS"]
+    races.keep(__file__, found, args)
 
 
 if __name__ == "__main__":
@@ -90,4 +86,5 @@ if __name__ == "__main__":
     parser.add_argument("--dim", type=int, default=10)
     parser.add_argument("--cost", type=float, default=1.0)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--out", default="bench", help="the folder to write to")
     main(parser.parse_args())

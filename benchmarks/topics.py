@@ -14,7 +14,7 @@ progress bar.
 tomotopy lives in an environment of its own (``benchmarks/peers/requirements.txt``). Prints tables and writes
 ``bench/topics.json``.
 
-    python benchmarks/topics.py [--only speed memory news] [--rounds 5] [--tokens 2000000]
+    python benchmarks/topics.py [--only speed memory news] [--rounds 5] [--tokens 2000000] [--out bench]
 """
 
 import argparse
@@ -30,6 +30,7 @@ import time
 import jax
 import jax.numpy as jnp
 import numpy as np
+import races
 from jax import random
 from numpyro.infer import MCMC
 
@@ -164,10 +165,11 @@ def speed(rounds, num_tokens, warmup):
         ("medlda, two classes", "SLDAModel"),
         ("no margin", "LDAModel"),
     ]
-    ratios = {f"{a} / {b}": float(np.median(np.divide(rates[a], rates[b]))) for a, b in pairs}
-    for name, ratio in ratios.items():
-        print(f"{name:<40} {ratio:.2f}")
-    return {"tokens": N, "best": {name: max(values) for name, values in rates.items()}, "ratios": ratios}
+    data = f"{N:,} tokens, {TOPICS} topics"
+    found = [races.race(a, b, rates, "tokens/s", data=data, least=1.0) for a, b in pairs]
+    for entry in found:
+        print(f"{entry['race'] + ' / ' + entry['peer']:<40} {entry['ratio']['median']:.2f}")
+    return found
 
 
 def resident(field):
@@ -242,19 +244,23 @@ def main():
     parser.add_argument("--tokens", type=int, default=2_000_000)
     parser.add_argument("--warmup", type=int, default=10)
     parser.add_argument("--sweeps", type=int, default=100, help="of news")
+    parser.add_argument("--out", default="bench", help="the folder to write to")
     options = parser.parse_args()
     if options.only == ["report-memory"]:
         return report_memory(options.tokens)
-    path = ROOT / "bench" / "topics.json"
-    results = json.loads(path.read_text()) if path.exists() else {}
+    found, details = [], {}
     if "speed" in options.only:
-        results["speed"] = speed(options.rounds, options.tokens, options.warmup)
+        found += speed(options.rounds, options.tokens, options.warmup)
     if "memory" in options.only:
-        results["memory"] = memory(options.tokens)
+        details["memory"] = memory(options.tokens)
+        ratio, data = details["memory"]["ratio"], f"{options.tokens:,} tokens"
+        found.append(races.figure("memory that a chain adds, over the token arrays", ratio, data=data, most=3.0))
     if "news" in options.only:
-        results["news"] = news(options.sweeps)
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(json.dumps(results, indent=1) + "\n")
+        details["news"] = news(options.sweeps)
+        for name, run in details["news"].items():
+            data = f"20 Newsgroups, {run['tokens']:,} tokens, {run['sweeps']} sweeps"
+            found.append(races.figure(f"seconds of {name}, with compilation", run["seconds"], data=data))
+    races.keep(__file__, found, options, **details)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """The papers' synthetic settings and loaders for their real data."""
 
 from .corpora import CorpusTruth, make_corpus
-from .isvm import NonlinearTruth, make_isvm_setting1, make_isvm_setting2, make_isvm_setting3
+from .isvm import NonlinearTruth, make_isvm_figure1, make_isvm_setting1, make_isvm_setting2, make_isvm_setting3
 from .latent import FeatureTruth, TaskTruth, make_latent_features, make_latent_tasks
 from .real import load, names
 from .shapes import make_half_circles, make_half_rings
@@ -25,6 +25,7 @@ __all__ = [
     "make_corpus",
     "make_half_circles",
     "make_half_rings",
+    "make_isvm_figure1",
     "make_isvm_setting1",
     "make_isvm_setting2",
     "make_isvm_setting3",

@@ -45,6 +45,32 @@ class NonlinearTruth(NamedTuple):
         return (self.probability(X, z) > 0.5).astype(np.int32)
 
 
+def make_isvm_figure1(
+    num_data: int = 200, *, curve: float = 0.5, noise: float = 0.02, seed: int = 0
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Two Gaussians of the plane with a curved boundary in each, as the infinite SVM's first figure illustrates them.
+
+    The paper gives no numbers, so these are ours: unit variances about ``(-2.5, 0)`` and ``(2.5, 0)``, and the classes
+    on the two sides of a parabola, which is upside down in the right one.
+
+    :param num_data: ``n``, half of it in each Gaussian.
+    :param curve: how bent the boundary is; 0 for a line.
+    :param noise: share of labels the wrong way round.
+    :param seed: seed of the generator.
+    :return: ``X`` (n, 2), ``y`` (n,) in {0, 1}, and the Gaussians (n,).
+
+    >>> X, y, z = make_isvm_figure1(100)
+    >>> X.shape, sorted(set(y.tolist())), np.bincount(z).tolist()
+    ((100, 2), [0, 1], [50, 50])
+    """
+    rng = np.random.default_rng(seed)
+    z = rng.permutation(np.arange(num_data) % 2)
+    side, u = 2 * z - 1, rng.normal(size=(num_data, 2))
+    y = side * (u[:, 1] - curve * (u[:, 0] ** 2 - 1)) > 0
+    X = u + 2.5 * np.stack([side, 0 * side], axis=1)
+    return X, (y ^ (rng.uniform(size=num_data) < noise)).astype(np.int32), z
+
+
 def make_isvm_setting1(num_data: int = 10_000, *, seed: int = 0) -> tuple[np.ndarray, np.ndarray, NonlinearTruth]:
     """Setting 1 of the infinite SVM: two Gaussian components in four dimensions, the last of no use for the label.
 

@@ -75,7 +75,7 @@ def test_show_every_model(name, capsys):
         (["demo", "--num-samples", "0"], "must be a whole number from 1"),
         (["demo", "--seed", "one"], "found 'one'"),
         (["demo", "--out", __file__], "must be a folder to write to"),
-        (["reproduce", "table0"], "no table 'table0' to reproduce; there are bmc-table1, bmc-table2, "),
+        (["reproduce", "table0"], "no table 'table0' to reproduce; there are bmc-fig2, bmc-fig3, "),
         (["reproduce", "m2dpm-table1", "--seeds", "0"], "must be a whole number from 1"),
         (["reproduce", "m2dpm-table1", "--n-jobs", "-2"], "must be a whole number from 1"),
         (["reproduce", "m2dpm-table1", "--out", __file__], "must be a folder to write to"),

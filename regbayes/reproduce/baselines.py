@@ -182,11 +182,14 @@ class PosteriorClustering(ClusterMixin, BaseEstimator):
     """A Gaussian mixture of the zoo as a clustering: draws, then the partition nearest to them.
 
     The concentration and the components' prior have the priors of *Robust Bayesian max-margin clustering* (section
-    6.1), for standardised features. A margin is tuned during the warm-up (:func:`~regbayes.inference.tune_margin`).
+    6.1), for standardised features. A margin that is not given is tuned during the warm-up
+    (:func:`~regbayes.inference.tune_margin`).
 
     :param program: the model's name in the zoo, "dpgmm" or "dpmmgm".
     :param n_clusters: how many clusters the margin is tuned for; None for as many as ``dpgmm`` has.
-    :param num_tuning: sweeps that tune the margin.
+    :param cost: ``c`` of a margin that is given, from where the mixture without one has led; so is ``ell``.
+    :param ell: the margin.
+    :param num_tuning: sweeps that tune the margin, or without one if it is given.
     :param num_warmup: sweeps before the draws, with the margin fixed.
     :param num_samples: draws.
     :param prior_scale: of the margin's weights.
@@ -207,6 +210,8 @@ class PosteriorClustering(ClusterMixin, BaseEstimator):
         self,
         program="dpgmm",
         n_clusters=None,
+        cost=None,
+        ell=None,
         num_tuning=600,
         num_warmup=100,
         num_samples=100,
@@ -216,6 +221,8 @@ class PosteriorClustering(ClusterMixin, BaseEstimator):
     ):
         self.program = program
         self.n_clusters = n_clusters
+        self.cost = cost
+        self.ell = ell
         self.num_tuning = num_tuning
         self.num_warmup = num_warmup
         self.num_samples = num_samples
@@ -237,25 +244,37 @@ class PosteriorClustering(ClusterMixin, BaseEstimator):
         options, start, priors = {}, None, gaussian_priors(X.shape[1])
         if self.program == "dpmmgm":
             options["prior_scale"] = self.prior_scale
-            tuned = inference.tune_margin(
-                X,
-                num_clusters=self.n_clusters,
-                num_sweeps=self.num_tuning,
-                seed=seed,
-                max_clusters=self.max_clusters_,
-                **options,
-                **priors,
-            )
-            if tuned.overflow:
+            options["cost"], options["ell"], start = self._margin(X, seed, priors)
+            if start is None:
                 return False
-            self.cost_, self.ell_, start = tuned.cost, tuned.ell, tuned.init_params
-            options |= {"cost": tuned.cost, "ell": tuned.ell}
-        bound = (("max_clusters", self.max_clusters_),)
-        draw = sampler(self.program, "collapsed", self.num_warmup, self.num_samples, bound)
-        starts = None if start is None else jax.tree.map(lambda a: a[None], start)
-        draws, overflow = draw(random.split(random.key(seed), 1), starts, (X,), {**options, **priors})
+            self.cost_, self.ell_ = options["cost"], options["ell"]
+        draws, overflow = self._sampler(self.program, self.num_warmup, self.num_samples)(
+            random.split(random.key(seed), 1), start, (X,), {**options, **priors}
+        )
         self.draws_ = {site: np.asarray(values[0]) for site, values in draws.items()}
         return not np.any(overflow)
+
+    def _sampler(self, program: str, num_warmup: int, num_samples: int) -> Callable:
+        return sampler(program, "collapsed", num_warmup, num_samples, (("max_clusters", self.max_clusters_),))
+
+    def _margin(self, X: np.ndarray, seed: int, priors: dict[str, Any]) -> tuple[float, float, Any]:
+        """``c``, ``ell`` and where the chain starts; None if the buffer did not suffice."""
+        if self.cost is not None:
+            draws, overflow = self._sampler("dpgmm", self.num_tuning, 1)(
+                random.split(random.key(seed), 1), None, (X,), priors
+            )
+            return self.cost, self.ell, None if np.any(overflow) else {"z": draws["z"][:, -1]}
+        tuned = inference.tune_margin(
+            X,
+            num_clusters=self.n_clusters,
+            num_sweeps=self.num_tuning,
+            seed=seed,
+            max_clusters=self.max_clusters_,
+            prior_scale=self.prior_scale,
+            **priors,
+        )
+        start = None if tuned.overflow else jax.tree.map(lambda a: a[None], tuned.init_params)
+        return tuned.cost, tuned.ell, start
 
 
 def gaussian_priors(d: int) -> dict[str, dist.Distribution]:

@@ -109,7 +109,7 @@ class Experiment:
     :param notes: what to know when comparing.
     :param compare: pairs of methods, of which the differences seed by seed are reported too.
     :param side_by_side: whether processes share out the cells, rather than the candidates of a search.
-    :param figure: how to draw it, and which metric, where the paper has a figure: see :mod:`.figure`.
+    :param figure: ``figure(experiment, summary, cells)``, the picture where the paper has one: see :mod:`.figure`.
     """
 
     title: str
@@ -123,7 +123,7 @@ class Experiment:
     notes: tuple[str, ...] = ()
     compare: tuple[tuple[str, str], ...] = ()
     side_by_side: bool = False
-    figure: tuple[Callable[..., Figure], str] | None = None
+    figure: Callable[..., Figure] | None = None
 
 
 class OtherSettings(Exception):
@@ -226,8 +226,7 @@ def run_experiment(
     _write(path, {**record, "complete": True, "summary": summary, "differences": differences, "cells": cells})
     path.with_suffix(".txt").write_text(text + "\n")
     if experiment.figure is not None:
-        draw, metric = experiment.figure
-        draw(experiment, summary, metric).savefig(path.with_suffix(".png"), dpi=120)
+        experiment.figure(experiment, summary, cells).savefig(path.with_suffix(".png"), dpi=120)
     return text
 
 

@@ -1,8 +1,9 @@
-"""Figures of tables: our means with their standard deviations, and the paper's where it gives them."""
+"""Figures of experiments, from their means or from what their cells kept."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from matplotlib.figure import Figure
 
 from ..diagnostics.plots.style import COLOURS, MARKERS
@@ -11,7 +12,10 @@ if TYPE_CHECKING:
     from .experiment import Experiment
 
 
-def lines(experiment: "Experiment", summary: Sequence[Mapping[str, Any]], metric: str) -> Figure:
+Records = Sequence[Mapping[str, Any]]
+
+
+def lines(experiment: "Experiment", summary: Records, cells: Records, *, metric: str) -> Figure:
     """A panel for each name before ``=`` of the settings, a line for each method over the numbers behind it."""
     panels: dict[str, dict[str, list[tuple[float, float, float]]]] = {}
     for entry in summary:
@@ -31,7 +35,7 @@ def lines(experiment: "Experiment", summary: Sequence[Mapping[str, Any]], metric
     return figure
 
 
-def dots(experiment: "Experiment", summary: Sequence[Mapping[str, Any]], metric: str) -> Figure:
+def dots(experiment: "Experiment", summary: Records, cells: Records, *, metric: str) -> Figure:
     """A panel for each setting, a row for each method: its mean and standard deviation."""
     entries = [entry for entry in summary if entry["metric"] == metric]
     settings = list(dict.fromkeys(entry["setting"] for entry in entries))
@@ -44,4 +48,27 @@ def dots(experiment: "Experiment", summary: Sequence[Mapping[str, Any]], metric:
         ax.grid(axis="x", color="0.9")
         ax.margins(y=0.08)
         ax.set(xlabel=experiment.metrics[metric].heading, title=setting)
+    return figure
+
+
+def scatters(
+    experiment: "Experiment", summary: Records, cells: Records, *, points: Callable[..., np.ndarray], metric: str
+) -> Figure:
+    """The first seed's cells: a row for each setting, a panel for each method, points coloured by the ``labels`` kept.
+
+    :param points: ``points(setting, result)``, (n, 2).
+    """
+    shape = len(experiment.settings), len(experiment.methods)
+    figure = Figure(figsize=(3.6 * shape[1], 3.4 * shape[0]), layout="constrained")
+    axes = figure.subplots(*shape, squeeze=False)
+    first = {(cell["setting"], cell["method"]): cell["result"] for cell in cells if cell["seed"] == 0}
+    for panels, setting in zip(axes, experiment.settings, strict=True):
+        for ax, method in zip(panels, experiment.methods, strict=True):
+            result = first[setting, method]
+            labels, where = np.asarray(result["labels"]), points(setting, result)
+            for k in np.unique(labels).tolist():
+                colour, marker = COLOURS[k % len(COLOURS)], MARKERS[(k + k // len(COLOURS)) % len(MARKERS)]
+                ax.scatter(*where[labels == k].T, s=9, color=colour, marker=marker, linewidths=0)
+            heading, digits = experiment.metrics[metric].heading, experiment.metrics[metric].digits
+            ax.set(title=f"{setting}, {method}\n{heading} {result[metric]:.{digits}f}", xticks=[], yticks=[])
     return figure

@@ -1,9 +1,10 @@
-"""The multi-task experiments of *Bayesian inference with posterior regularization and applications to infinite latent
+"""The experiments of *Bayesian inference with posterior regularization and applications to infinite latent
 SVMs* (J. Zhu, N. Chen and E. P. Xing, JMLR 2014)."""
 
 import time
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,10 +18,10 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVR, LinearSVC
 
 from .. import datasets
-from ..inference.mean_field import MTILSVM
-from .experiment import SECONDS, Experiment, Method, Metric, Options
+from ..inference.mean_field import ILSVM, MTILSVM
+from .experiment import ACCURACY, F1, SECONDS, Experiment, Method, Metric, Options, Part, evaluate
 from .figure import dots, lines
-from .m2dpm import paper
+from .m2dpm import on_standardised, paper
 
 FAST_NUM_DATA = 400
 FINALISTS = 4  # hyper-parameters that all folds decide between
@@ -46,6 +47,51 @@ def choose(method: Method, seed: int, options: Options, folds: list, score: Call
     best = np.argsort(-first[:, 0], kind="stable")[:FINALISTS]
     finalists = [candidates[i] for i in best]
     return finalists[int(np.argmax(np.mean(np.column_stack([first[best], scores(finalists, folds[1:])]), axis=1)))]
+
+
+# ----- Table 1: pictures
+
+PICTURES = {"Segment (for TRECVID2003)": ("segment", 1078), "Satimage (for Flickr)": ("satimage", 3411)}
+
+
+def pictures_cell(setting: str, method: Method | None, seed: int, options: Options) -> dict[str, Any]:
+    """As many random rows as the paper has, half of them to learn from."""
+    assert method is not None
+    name, size = PICTURES[setting]
+    data = datasets.load(name, options.data_home)
+    rows = np.random.default_rng(seed).permutation(len(data.X))[: FAST_NUM_DATA if options.fast else size]
+    X, y = data.X[rows][:, data.X[rows].std(0) > 0].astype(float), data.y[rows]
+    half = len(rows) // 2
+    return evaluate(method, Part(X[:half], y[:half]), Part(X[half:], y[half:]), seed, options)
+
+
+def latent(**fixed: Any) -> Method:
+    """An infinite latent SVM of at most 30 features."""
+    make = on_standardised(lambda seed: ILSVM(truncation=30, random_state=seed, **fixed))
+    return Method(make, {"ilsvm__C": [1.0, 10.0], "ilsvm__noise_scale": [0.3, 0.6]})
+
+
+TABLE1 = Experiment(
+    title="infinite latent SVMs on features of pictures, in place of data that are not public any more",
+    duration=("1 hour", "2 minutes"),
+    settings=tuple(PICTURES),
+    methods={
+        "Linear-SVM": Method(on_standardised(lambda seed: LinearSVC(dual=False)), {"linearsvc__C": [0.01, 0.1, 1.0]}),
+        "IBP+SVM": latent(coupled=False),
+        "iLSVM": latent(),
+    },
+    metrics={"accuracy": ACCURACY, "f1": F1, "seconds": SECONDS},
+    cell=pictures_cell,
+    paper={},
+    num_seeds=(5, 1),
+    notes=(
+        "TRECVID2003 and the Flickr animals are not public any more. The paper's accuracies there are 55.3 and 50.0 %",
+        "for IBP+SVM, 56.3 and 53.3 % for iLSVM; they have nothing to stand beside. Segment and Satimage, real-valued",
+        "features of pictures too, stand in, with as many rows as the paper's data have, half of them to learn from.",
+        "Hyper-parameters by 5-fold cross-validation, as in the paper. F1 is the mean over the classes.",
+    ),
+    compare=(("iLSVM", "IBP+SVM"),),
+)
 
 
 # ----- Table 2: several labels each
@@ -267,7 +313,7 @@ FIG7 = Experiment(
         "values for all four multi-task methods.",
     ),
     compare=(("MT-iLSVM", "MT-IBP+SVM"), ("MT-iLSVM, inputs", "MT-IBP+SVM, inputs")),
-    figure=(dots, "explained"),
+    figure=partial(dots, metric="explained"),
 )
 
 
@@ -317,7 +363,7 @@ FIG8 = Experiment(
         "hyper-parameters that stand still are those that folds of the training parts mostly choose for Table 2 and",
         "figure 7.",
     ),
-    figure=(lines, "score"),
+    figure=partial(lines, metric="score"),
 )
 
 
@@ -348,5 +394,5 @@ FIG9 = Experiment(
         "Figure 9 gives no numbers to set beside ours. A seed is a split; of its training part the first rows of each",
         "school are used. Time: a fit and its predictions.",
     ),
-    figure=(lines, "explained"),
+    figure=partial(lines, metric="explained"),
 )
