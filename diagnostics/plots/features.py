@@ -64,8 +64,8 @@ def plot_features(
         bottom.vlines(x, 0, row, color=colour(k), linewidth=1.2)
         bottom.plot(x, row, MARKERS[k % len(MARKERS)], color=colour(k), markersize=5, label=name)
     bottom.set(ylabel="mean in each class", xlabel="latent feature, by its mean", ylim=(0, 1.05 * max(means.max(), 1)))
-    bottom.xaxis.set_major_locator(MaxNLocator(integer=True))
     for ax, columns in ((top, 2), (bottom, 4)):
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
         ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=min(columns, 4), frameon=False)
     return top.figure
 
