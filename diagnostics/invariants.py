@@ -65,7 +65,7 @@ def _shares(site: xr.DataArray) -> np.ndarray:
     """(chain, draw, slots) share of each slot in the labels."""
     z = site.transpose("chain", "draw", ...).to_numpy()
     rows = z.reshape(-1, z.shape[-1]).astype(np.int64)
-    slots = int(rows.max()) + 1
+    slots = int(np.max(rows)) + 1
     flat = np.bincount((rows + slots * np.arange(len(rows))[:, None]).ravel(), minlength=slots * len(rows))
     return flat.reshape(*z.shape[:2], slots) / z.shape[-1]
 

@@ -193,7 +193,9 @@ def _draw_vote_scale(ax: Axes, num_classes: int, names: Sequence[str]) -> None:
 def _draw_legend(ax: Axes, *, margins: bool) -> None:
     """Above the panel: the classes and the lines."""
     handles, labels = ax.get_legend_handles_labels()
-    lines = {"mean boundary": "solid", "mean margin": "dashed"} if margins else {"boundary of the vote": "solid"}
+    lines: dict[str, Any] = (
+        {"mean boundary": "solid", "mean margin": "dashed"} if margins else {"boundary of the vote": "solid"}
+    )
     handles += [Line2D([], [], color="0.1", linewidth=1.4, linestyle=style) for style in lines.values()]
     labels += lines
     ncols = 2 if len(labels) <= 4 else 3

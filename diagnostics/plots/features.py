@@ -83,6 +83,6 @@ def _activations(features: Any) -> tuple[np.ndarray, np.ndarray | None]:
     where = {"chain": -1, "draw": -1}
     if "sample_stats" in features.children and "lp" in features["sample_stats"]:
         lp = features["sample_stats"]["lp"].transpose("chain", "draw").to_numpy()
-        where = dict(zip(("chain", "draw"), map(int, np.unravel_index(lp.argmax(), lp.shape)), strict=True))
+        where = dict(zip(("chain", "draw"), map(int, np.unravel_index(np.argmax(lp), lp.shape)), strict=True))
     data = features["constant_data"]
     return posterior["Z"].isel(where).to_numpy().astype(float), data["y"].to_numpy() if "y" in data else None

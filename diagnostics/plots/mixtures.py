@@ -89,7 +89,7 @@ def plot_mixture_decision(
     ax.set(xlim=box[:2], ylim=box[2:], xlabel=feature_names[0], ylabel=feature_names[1])
     _draw_vote_scale(ax, num_classes, names)
     handles, labels = ax.get_legend_handles_labels()
-    lines = {"mean boundary": ("solid", 2.0), "a component's own": ("solid", 1.0)}
+    lines: dict[str, Any] = {"mean boundary": ("solid", 2.0), "a component's own": ("solid", 1.0)}
     lines |= {"its margins": ("dashed", 1.0)} if margin is not None else {}
     handles += [Line2D([], [], color="0.1", linewidth=width, linestyle=style) for style, width in lines.values()]
     handles.append(Line2D([], [], marker="o", linestyle="none", markersize=11, color="none", markeredgecolor="0.3"))

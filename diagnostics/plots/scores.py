@@ -129,7 +129,7 @@ def plot_objective(estimators: Any, *, ax: Axes | None = None) -> Axes:
     ax = axes_or_new(ax)
     for index, (name, trace) in enumerate(traces.items()):
         label = name if isinstance(estimators, Mapping) or hasattr(estimators, "objective_") else "objective"
-        line = {"color": colour(index), "linestyle": LINES[index % len(LINES)], "linewidth": 1.6}
+        line: dict[str, Any] = {"color": colour(index), "linestyle": LINES[index % len(LINES)], "linewidth": 1.6}
         ax.step(np.arange(len(trace)), trace, where="post", label=label, **line)
         ax.plot([len(trace) - 1], trace[-1:], MARKERS[index % len(MARKERS)], color=colour(index), markersize=6)
     ax.set(xlabel="update", ylabel="objective")

@@ -292,7 +292,7 @@ class MTILSVM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         if self.loss == "hinge":
             sign = np.where(values == self.classes_[0], -1.0, 1.0)
             sizes = np.diff(start)
-            for m in np.flatnonzero(sizes):  # a single label leaves nothing to separate
+            for m in np.flatnonzero(sizes).tolist():  # a single label leaves nothing to separate
                 part = sign[start[m] : start[m + 1]]
                 if np.all(part == part[0]):
                     constant[m], sizes[m] = self.ell * part[0], 0

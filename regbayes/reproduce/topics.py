@@ -142,7 +142,7 @@ class KnownOnly(ClassifierMixin, BaseEstimator):
     def fit(self, X, y):
         """Fit to the rows whose label is not -1."""
         X, y = X[y >= 0], y[y >= 0]
-        folds = StratifiedKFold(min(5, np.bincount(y).min()), shuffle=True, random_state=0)
+        folds = StratifiedKFold(min(5, int(np.min(np.bincount(y)))), shuffle=True, random_state=0)
         self.search_ = GridSearchCV(self.classifier, {"C": list(self.costs)}, cv=folds).fit(X, y)
         self.classes_ = self.search_.classes_
         return self
@@ -169,7 +169,7 @@ class SelfTrainedSVM(ClassifierMixin, BaseEstimator):
     def fit(self, X, y):
         """Fit to labels ``y`` (n,), -1 where unknown."""
         C = KnownOnly(LinearSVC(), self.costs).fit(X, y).search_.best_params_["C"]
-        folds = StratifiedKFold(min(5, np.bincount(y[y >= 0]).min()), shuffle=True, random_state=0)
+        folds = StratifiedKFold(min(5, int(np.min(np.bincount(y[y >= 0])))), shuffle=True, random_state=0)
         surest = max(1, int(np.sum(y < 0)) // 10)
         self.model_ = SelfTrainingClassifier(
             CalibratedClassifierCV(LinearSVC(C=C), cv=folds, ensemble=False), criterion="k_best", k_best=surest
