@@ -104,7 +104,10 @@ def page(folder: pathlib.Path) -> str:
         "ours over the peer's in the same round: its median, and its least and largest over rounds. All races of a "
         "script are interleaved in one run, after compilation.",
     ]
-    for path in sorted(folder.glob("*.json")):
+    paths = sorted(folder.glob("*.json"))
+    if not paths:
+        parts.append("No file has been kept yet.")
+    for path in paths:
         record = json.loads(path.read_text())
         parts += [f"## {path.stem}", _about(path.stem), _table(record["races"])]
         versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items() if name != "cpu")

@@ -160,13 +160,13 @@ def speed(rounds, num_tokens, warmup):
     for name, values in rates.items():
         print(f"{name:<22} best {max(values) / 1e6:6.2f} Mtoken/s")
     pairs = [
-        ("medlda", "SLDAModel"),
-        ("medlda", "SLDAModel, classes"),
-        ("medlda, two classes", "SLDAModel"),
-        ("no margin", "LDAModel"),
+        ("medlda", "SLDAModel", 1.0),
+        ("medlda", "SLDAModel, classes", None),
+        ("medlda, two classes", "SLDAModel", None),
+        ("no margin", "LDAModel", 0.5),
     ]
     data = f"{N:,} tokens, {TOPICS} topics"
-    found = [races.race(a, b, rates, "tokens/s", data=data, least=1.0) for a, b in pairs]
+    found = [races.race(a, b, rates, "tokens/s", data=data, least=bar) for a, b, bar in pairs]
     for entry in found:
         print(f"{entry['race'] + ' / ' + entry['peer']:<40} {entry['ratio']['median']:.2f}")
     return found
