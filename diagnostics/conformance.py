@@ -1,17 +1,17 @@
 """Is a kernel right? The identity every move must satisfy, evaluated against the program itself."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import lax, random
-from numpyro.infer.gibbs import conditioned, latent_sample_sites, prototype_trace
 
 from ..inference.kernel import MoveKernel
 from ..inference.moves import Move
+from ..inference.target import Sites
 
 TOLERANCE = 1e-8
 
@@ -111,18 +111,22 @@ def conformance(
         target = kernel.target(args, kwargs)
         moves = kernel.check(target)
 
-        def both_sides(move: Move, key: jax.Array) -> tuple[jax.Array, jax.Array] | None:
-            key_prior, key_move = random.split(key)
-            prior = prototype_trace(conditioned(kernel.model), key_prior, target.args, target.kwargs)
-            z = kernel.owned({site: jnp.asarray(prior[site]["value"]) for site in latent_sample_sites(prior)})
-            return move.discrepancies(key_move, z, target, move.setup(z, target))
+        def both_sides(move: Move, keyed: tuple[jax.Array, Sites]) -> tuple[jax.Array, jax.Array] | None:
+            key, z = keyed
+            return move.discrepancies(key, z, target, move.setup(z, target))
 
-        keys = random.split(random.key(seed), num_states)
-        rows = tuple(_row(move, jax.jit(partial(lax.map, partial(both_sides, move)))(keys)) for move in moves)
+        keys = jax.vmap(random.split)(random.split(random.key(seed), num_states))
+        states = _mapped(lambda key: kernel.owned(kernel.draw(target, key)), keys[:, 0])
+        rows = tuple(_row(move, _mapped(partial(both_sides, move), (keys[:, 1], states))) for move in moves)
     report = Report(kernel.name, rows)
     if verbose:
         print(report)
     return report
+
+
+def _mapped(function: Callable, rows: Any) -> Any:
+    """The function of each row, compiled."""
+    return jax.jit(partial(lax.map, function))(rows)
 
 
 def _row(move: Move, sides: tuple[jax.Array, jax.Array] | None) -> Row:

@@ -77,8 +77,6 @@ class MoveKernel(MCMCKernel):
     """
 
     sample_field = "z"
-    checked_by_shapes = False
-    """Whether the program finds all that is wrong with its arguments itself, before NumPyro would in a draw."""
 
     def __init__(
         self,
@@ -162,8 +160,7 @@ class MoveKernel(MCMCKernel):
 
     def _init_one(self, target: Target, rng_key: jax.Array, init_params: Sites | None) -> KernelState:
         rng_key, key_prior, *keys = random.split(rng_key, 2 + len(self.moves))
-        prior = prototype_trace(conditioned(self._model), key_prior, target.args, target.kwargs)
-        z = self.owned({site: jnp.asarray(prior[site]["value"]) for site in latent_sample_sites(prior)})
+        z = self.owned(self.draw(target, key_prior))
         given = {site: jnp.asarray(value, z[site].dtype) for site, value in (init_params or {}).items()}
         z.update(given)
         tuning = tuple(move.setup(z, target) if move.applies(z) else {} for move in self.moves)
@@ -194,25 +191,25 @@ class MoveKernel(MCMCKernel):
             if shape[len(shape) - len(wanted) :] != wanted:
                 raise ValueError(f"init_params[{site!r}] must have shape {wanted}, found {shape}")
         self._has_deterministic = "deterministic" in kinds
-        if all(is_concrete(leaf) for leaf in jax.tree.leaves((target.args, target.kwargs))):
+        demanding = [move for move in moves if type(move).validate is not Move.validate]
+        if demanding and all(is_concrete(leaf) for leaf in jax.tree.leaves((target.args, target.kwargs))):
             with jax.ensure_compile_time_eval():
-                for move in moves:
-                    move.validate(owned, target)
+                draw = self.owned(jax.jit(functools.partial(self.draw, target))(random.key(0)))
+                for move in demanding:
+                    move.validate(draw, target)
         return moves
 
-    def _prototype(self, target: Target) -> tuple[Sites, set[str]]:
-        """A draw of the program's latent sites, or what has their shapes, and the kinds of its sites."""
-        kinds: set[str] = set()
-
-        def draw(key: jax.Array) -> Sites:
-            prior = prototype_trace(conditioned(self._model), key, target.args, target.kwargs)
+    def draw(self, target: Target, key: jax.Array, kinds: set[str] | None = None) -> Sites:
+        """The program's latent sites from the prior; the kinds of its sites join ``kinds``."""
+        prior = prototype_trace(conditioned(self._model), key, target.args, target.kwargs)
+        if kinds is not None:
             kinds.update(site["type"] for site in prior.values())
-            return {site: jnp.asarray(prior[site]["value"]) for site in latent_sample_sites(prior)}
+        return {site: jnp.asarray(prior[site]["value"]) for site in latent_sample_sites(prior)}
 
-        if self.checked_by_shapes:
-            return jax.eval_shape(draw, random.key(0)), kinds
-        with jax.ensure_compile_time_eval():
-            return draw(random.key(0)), kinds
+    def _prototype(self, target: Target) -> tuple[Sites, set[str]]:
+        """What has the shapes of the program's latent sites, and the kinds of its sites."""
+        kinds: set[str] = set()
+        return jax.eval_shape(functools.partial(self.draw, target, kinds=kinds), random.key(0)), kinds
 
     def sample(self, state: KernelState, model_args, model_kwargs) -> KernelState:
         """One sweep over the moves."""

@@ -23,7 +23,7 @@ import jax.numpy as jnp
 from jax import lax, random
 from numpyro.distributions import Distribution
 
-from .moves import Move
+from .moves import Move, difference
 from .target import Sites, Target
 
 Data = Any
@@ -274,14 +274,10 @@ class Sweep(Assignment):
         """One label and the integrated sites of the slots that are empty without it, at several data."""
         mixture = self._mixture(z, target)
         n = len(z[self.sites[0]])
-        sides = [
-            self._identity(random.fold_in(key, s), z, target, mixture, i)
-            for s, i in enumerate(random.randint(key, (min(n, 8),), 0, n))
-        ]
-        claimed, actual = zip(*sides, strict=True)
-        return jnp.stack(claimed), jnp.stack(actual)
+        some = random.randint(key, (min(n, 8),), 0, n)
+        return lax.map(lambda row: self._identity(*row, z, target, mixture), (random.split(key, len(some)), some))
 
-    def _identity(self, key, z, target, mixture, i) -> tuple[jax.Array, jax.Array]:
+    def _identity(self, key, i, z, target, mixture) -> tuple[jax.Array, jax.Array]:
         labels, num_slots = z[self.sites[0]], num_slots_of(z, mixture)
         parts = [part for part in mixture.parts if part.integrated]
         datum = _rows(mixture.data, i, 1)
@@ -290,7 +286,8 @@ class Sweep(Assignment):
         logits = jax.nn.log_softmax(self._logits(counts, old, fresh, mixture.concentration))
         laws = {site: (part.prior[site], part.posterior_of(datum)[site]) for part in parts for site in part.sites}
 
-        def log_prob(slot: jax.Array, z: Sites) -> jax.Array:
+        def log_prob(z: Sites) -> jax.Array:
+            slot = z[self.sites[0]][i]
             empty, total = counts == 0, logits[slot]
             for site, (prior, posterior) in laws.items():
                 taken = jnp.arange(num_slots) == slot
@@ -307,7 +304,7 @@ class Sweep(Assignment):
             drawn[site] = given(posterior, drawn).sample(random.fold_in(key_birth, s))
             value = other[site].at[slot].set(jnp.where(counts[slot] == 0, drawn[site][0], other[site][slot]))
             other = {**other, site: value}
-        return log_prob(labels[i], z) - log_prob(slot, other), target.log_joint(z) - target.log_joint(other)
+        return difference(log_prob, z, other), difference(target.log_joint, z, other)
 
 
 class SliceAssignment(Assignment):

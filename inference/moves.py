@@ -188,10 +188,12 @@ class Conditional(Move):
 
     def discrepancies(self, key, z, target, tuning):
         """``log q(a|rest) - log q(b|rest)`` against ``log p(a, rest) - log p(b, rest)``, row by row if need be."""
-        ks: list[Any] = list(range(z[self.sites[0]].shape[self.axis])) if self.rows else [None]
-        sides = [self._identity(random.fold_in(key, i), z, target, k) for i, k in enumerate(ks)]
-        claimed, actual = zip(*sides, strict=True)
-        return jnp.stack(claimed), jnp.stack(actual)
+        if not self.rows:
+            return self._identity(key, z, target, None)
+        rows = z[self.sites[0]].shape[self.axis]
+        return lax.map(
+            lambda row: self._identity(row[0], z, target, row[1]), (random.split(key, rows), jnp.arange(rows))
+        )
 
     def _identity(self, key: jax.Array, z: Sites, target: Target, k: Any) -> tuple[jax.Array, jax.Array]:
         key_omega, key_sites = random.split(key)
@@ -204,7 +206,7 @@ class Conditional(Move):
             log_joint = target.log_joint(z)
             return log_joint if omega is None else log_joint + self._augment(z, target, k).log_prob(omega).sum()
 
-        return claimed, log_density(z) - log_density(self._replace(z, b, k))
+        return claimed, difference(log_density, z, self._replace(z, b, k))
 
 
 class Augmented(Conditional):
@@ -278,8 +280,14 @@ class CommonShift(Move):
         """As for a conditional, with two means of the rows for the two values."""
         law = target.call(self.law, {**target.given, **z})
         a, b = z[self.sites[0]].mean(-2), law.sample(key)
-        actual = target.log_joint(self._shifted(z, a)) - target.log_joint(self._shifted(z, b))
+        actual = difference(target.log_joint, self._shifted(z, a), self._shifted(z, b))
         return (law.log_prob(a) - law.log_prob(b))[None], actual[None]
+
+
+def difference(function: Callable[[Sites], jax.Array], a: Sites, b: Sites) -> jax.Array:
+    """``function(a) - function(b)``, the function compiled once."""
+    first, second = lax.map(function, jax.tree.map(lambda *pair: jnp.stack(pair), a, b))
+    return first - second
 
 
 def _sample(key: jax.Array, law: Conditionals, sites: Sequence[str]) -> Sites:

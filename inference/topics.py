@@ -339,8 +339,6 @@ class TopicKernel(MoveKernel):
     :param fit_name: what the progress bar calls it.
     """
 
-    checked_by_shapes = True  # a draw would take several times the memory of a sweep
-
     def __init__(
         self,
         model: Callable,
