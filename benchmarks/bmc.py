@@ -7,10 +7,13 @@
 ``density``: held-out log density on Gaussian data with 20 clusters, against scikit-learn's BayesianGaussianMixture of
 40 components given the same wall time; compilation is not counted, the start is (k-means with 40 clusters).
 
+``limit``: a fit of ``MaxMarginDPMeans``, which finds how many clusters there are, against scikit-learn's KMeans and
+SpectralClustering, which are told; and who finds the true clusters how well (normalised mutual information).
+
 Interleaved in one run after compilation; the best of several rounds and the median of each round's ratio are shown.
 Prints tables and writes ``bench/bmc.json``.
 
-    python benchmarks/bmc.py [--only margin slice density] [--rounds 5] [--out bench]
+    python benchmarks/bmc.py [--only margin slice density limit] [--rounds 5] [--out bench]
 """
 
 import argparse
@@ -23,11 +26,12 @@ import jax.numpy as jnp
 import numpy as np
 import races
 from jax import random
-from sklearn.cluster import KMeans
+from sklearn.cluster import KMeans, SpectralClustering
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import normalized_mutual_info_score
 from sklearn.mixture import BayesianGaussianMixture
 
-from regbayes.inference import dpgmm_collapsed, dpgmm_log_density, dpgmm_slice, dpmmgm_collapsed
+from regbayes.inference import MaxMarginDPMeans, dpgmm_collapsed, dpgmm_log_density, dpgmm_slice, dpmmgm_collapsed
 from regbayes.models import dpgmm, dpmmgm
 
 SLOTS = 64
@@ -136,7 +140,33 @@ def density(rounds):
     return [races.figure(name, ahead, data="5,000 x 5, 20 clusters", least=0.0)]
 
 
-RACES = {"margin": margin, "slice": slices, "density": density}
+def limit(rounds):
+    """Per round another data set."""
+    models = {
+        "MaxMarginDPMeans": lambda seed: MaxMarginDPMeans(random_state=seed),
+        "KMeans": lambda seed: KMeans(10, n_init=10, random_state=seed),
+        "SpectralClustering": lambda seed: SpectralClustering(10, affinity="nearest_neighbors", random_state=seed),
+    }
+    times, scores = ({name: [] for name in models} for _ in range(2))
+    for seed in range(-1, rounds):
+        X, z = gaussians(1000, 16, 10, max(seed, 0), spread=1.0)
+        for name, make in models.items():
+            begin = time.perf_counter()
+            found = make(max(seed, 0)).fit_predict(X)
+            if seed >= 0:  # the first round compiles
+                times[name].append(time.perf_counter() - begin)
+                scores[name].append(normalized_mutual_info_score(z, found))
+    ours, *peers = models
+    for name in models:
+        print(f"  {name:20} {np.median(times[name]):8.3f} s, NMI {np.mean(scores[name]):.3f}")
+    return [
+        races.race(ours, peer, values, quantity, data="1,000 x 16, 10 clusters nearer to each other")
+        for peer in peers
+        for quantity, values in (("seconds a fit", times), ("NMI", scores))
+    ]
+
+
+RACES = {"margin": margin, "slice": slices, "density": density, "limit": limit}
 
 
 def main(args):

@@ -1,4 +1,4 @@
-"""Race the infinite SVM's kernels: their label moves against the matrix of log densities, their draws against NUTS.
+"""Race the infinite SVM's kernels: label moves against the matrix of log densities, draws against NumPyro's kernels.
 
 ``sweep``: one redraw of all labels against one evaluation of the (32, n) log densities that it needs, the Gaussian part
 and the margin's, written to memory in blocks that fit the cache; the faster of the mixture's own functions and of a
@@ -12,13 +12,17 @@ the log joint (of our kernels, with the empty slots integrated out: their draws 
 log likelihood of the mixture with its labels summed out, and the training loss expected under the components'
 responsibilities. Four chains each, one host device per chain; "pooled" is over the draws of all rounds.
 
+``discrete``: the same against DiscreteHMCGibbs, on the truncated program with its labels, at 100 data: it evaluates the
+whole program for every label of every datum. The log joint is left out, which counts other sites there.
+
 Interleaved in one run after compilation; the best of several rounds and the median of each round's ratio are shown.
 Prints tables and writes ``bench/isvm.json``.
 
-    python benchmarks/isvm.py [--only sweep ess] [--rounds 5] [--one-draw] [--out bench]
+    python benchmarks/isvm.py [--only sweep ess discrete] [--rounds 5] [--one-draw] [--out bench]
 """
 
 import argparse
+import functools
 import os
 import time
 
@@ -34,7 +38,8 @@ import races
 from jax import lax, random
 from jax.nn import logsumexp
 from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
-from numpyro.infer import MCMC, NUTS
+from numpyro.infer import MCMC, NUTS, DiscreteHMCGibbs
+from numpyro.infer.mcmc import MCMCKernel
 from sklearn.cluster import KMeans
 
 from regbayes.datasets import make_m2dpm_setting1
@@ -54,8 +59,8 @@ BARS = {"slice": 8.0, "collapsed": 60.0}
 
 TRUNCATION = 20
 NUM_WARMUP = 200
-"""Of NUTS; our kernels have their first draws."""
-NUM_SAMPLES = {"NUTS": 50, "slice": 500, "collapsed": 500}
+"""Of the peers; our kernels have their first draws."""
+NUM_SAMPLES = {"NUTS": 50, "DiscreteHMCGibbs": 50, "slice": 500, "collapsed": 500}
 MAX_CLUSTERS = 64
 FOLLOWED = ("log joint", "log likelihood", "loss", "clusters")
 
@@ -147,8 +152,8 @@ def sweep(args: argparse.Namespace) -> dict:
     return table
 
 
-def truncated(X, y) -> None:
-    """The infinite SVM with ``TRUNCATION`` components whose weights break a stick, its labels summed out."""
+def truncated(X, y, labelled: bool = False) -> None:
+    """The infinite SVM with ``TRUNCATION`` components whose weights break a stick, its labels summed out or drawn."""
     d = X.shape[1]
     v = numpyro.sample("v", dist.Beta(1.0, HYPER["concentration"]).expand([TRUNCATION - 1]).to_event(1))
     spread = (HYPER["variance"] / PRIOR_COUNT) ** 0.5
@@ -156,19 +161,30 @@ def truncated(X, y) -> None:
     eta = numpyro.sample("eta", dist.Normal(0.0, HYPER["prior_scale"]).expand([TRUNCATION, d + 1]).to_event(2))
     log_weights = jnp.append(jnp.log(v), 0.0) + jnp.append(0.0, jnp.cumsum(jnp.log1p(-v)))
     log_likelihood, loss = summed_out(log_weights, mu, eta, X, y)
-    numpyro.factor("x", log_likelihood)
+    if labelled:
+        with numpyro.plate("data", len(y)):
+            z = numpyro.sample("z", dist.Categorical(logits=log_weights))
+        numpyro.factor("x", jnp.sum(log_densities(mu, eta, X, y)[0][z, jnp.arange(len(y))]))
+    else:
+        numpyro.factor("x", log_likelihood)
     numpyro.deterministic("log likelihood", log_likelihood)
     numpyro.deterministic("loss", loss)
     numpyro.deterministic("clusters", jnp.sum(log_weights > -jnp.log(2.0 * len(y))))
 
 
-def summed_out(log_weights, mu, eta, X, y) -> tuple[jax.Array, jax.Array]:
-    """Log likelihood of the mixture, and the loss expected under the responsibilities."""
+def log_densities(mu, eta, X, y) -> tuple[jax.Array, jax.Array]:
+    """(K, n) log densities of data in components, up to a constant, and losses."""
     d, variance = X.shape[1], HYPER["variance"]
     square = jnp.sum(X**2, 1) - 2 * mu @ X.T + jnp.sum(mu**2, 1, keepdims=True)
     loss = jnp.maximum(HYPER["ell"] - (2 * y - 1) * (eta[:, :d] @ X.T + eta[:, d:]), 0.0)
-    logits = log_weights[:, None] - square / (2 * variance) - 2 * HYPER["cost"] * loss
-    total = jnp.sum(logsumexp(logits, 0)) - X.size / 2 * jnp.log(2 * jnp.pi * variance)
+    return -square / (2 * variance) - 2 * HYPER["cost"] * loss, loss
+
+
+def summed_out(log_weights, mu, eta, X, y) -> tuple[jax.Array, jax.Array]:
+    """Log likelihood of the mixture, and the loss expected under the responsibilities."""
+    log_density, loss = log_densities(mu, eta, X, y)
+    logits = log_weights[:, None] + log_density
+    total = jnp.sum(logsumexp(logits, 0)) - X.size / 2 * jnp.log(2 * jnp.pi * HYPER["variance"])
     return total, jnp.sum(jax.nn.softmax(logits, 0) * loss)
 
 
@@ -187,10 +203,11 @@ def chains(kernel, X, y, kwargs, num_samples: int):
     """``num_samples`` steps of every chain as one compiled function, from their states to what is followed."""
 
     def follow(state):
-        if not isinstance(kernel, NUTS):
+        if hasattr(state, "log_joint"):
             return summary(state.z, state.log_joint, X, y)
         sites = kernel.postprocess_fn((X, y), {})(state.z)
-        return {"log joint": -state.potential_energy, **{name: sites[name] for name in FOLLOWED[1:]}}
+        potential = getattr(state, "hmc_state", state).potential_energy
+        return {"log joint": -potential, **{name: sites[name] for name in FOLLOWED[1:]}}
 
     def run(state):
         def step(state, _):
@@ -214,7 +231,18 @@ def start_of_nuts(z, n: int) -> dict[str, jax.Array]:
 
 def ess(args: argparse.Namespace) -> dict:
     """Effective draws per second against NUTS."""
-    X, y, _ = data(1000)
+    return against(args, "NUTS", NUTS(truncated), 1000, FOLLOWED[:-1])
+
+
+def discrete(args: argparse.Namespace) -> dict:
+    """Effective draws per second against DiscreteHMCGibbs."""
+    program = functools.partial(truncated, labelled=True)
+    return against(args, "DiscreteHMCGibbs", DiscreteHMCGibbs(NUTS(program)), 100, FOLLOWED[1:-1])
+
+
+def against(args: argparse.Namespace, peer_name: str, theirs: MCMCKernel, num_data: int, names: tuple) -> dict:
+    """Effective draws per second of our kernels against a peer's on the truncated program."""
+    X, y, _ = data(num_data)
     kwargs = {**HYPER, "max_clusters": MAX_CLUSTERS}
     fits = [KMeans(TRUNCATION // 2, n_init=1, random_state=chain).fit(X) for chain in range(NUM_CHAINS)]
     first = {"z": np.stack([fit.labels_ for fit in fits])}
@@ -232,13 +260,12 @@ def ess(args: argparse.Namespace) -> dict:
         for mu, fit in zip(z["mu"], fits, strict=True):
             mu[: len(fit.cluster_centers_)] = fit.cluster_centers_
         z = {site: jnp.asarray(value, int if site == "z" else float) for site, value in z.items()}
-    nuts, start = NUTS(truncated), jax.vmap(lambda z: start_of_nuts(z, len(y)))(z)
-    mcmc = MCMC(nuts, num_warmup=NUM_WARMUP, num_samples=1, num_chains=NUM_CHAINS, progress_bar=False)
+    start = jax.vmap(lambda z: start_of_nuts(z, len(y)))(z)
+    mcmc = MCMC(theirs, num_warmup=NUM_WARMUP, num_samples=1, num_chains=NUM_CHAINS, progress_bar=False)
     mcmc.warmup(random.key(0), X, y, init_params=start)
-    run = chains(nuts, X, y, {}, NUM_SAMPLES["NUTS"]).lower(mcmc.post_warmup_state).compile()
-    runs, states = {"NUTS": run, **runs}, {"NUTS": mcmc.post_warmup_state, **states}
+    run = chains(theirs, X, y, {}, NUM_SAMPLES[peer_name]).lower(mcmc.post_warmup_state).compile()
+    runs, states = {peer_name: run, **runs}, {peer_name: mcmc.post_warmup_state, **states}
 
-    *names, _ = FOLLOWED
     rates: dict = {name: {followed: [] for followed in names} for name in runs}
     per_draw: dict = {name: {followed: [] for followed in names} for name in runs}
     rhat: dict = {name: [] for name in runs}
@@ -258,11 +285,9 @@ def ess(args: argparse.Namespace) -> dict:
                 rates[name][key].append(effective / took)
                 per_draw[name][key].append(effective / draws[key].size)
 
-    print(f"\ness, n=1000, d=10, ten clusters, {NUM_CHAINS} chains, {args.rounds} rounds; bar: 10 times NUTS")
-    print(
-        f"every chain of NUTS starts at {'the same draw of the slice kernel' if args.one_draw else 'its own k-means'}"
-    )
-    head = ("ESS/s, best", "median", "pooled", "per draw", "against NUTS", "median", "pooled")
+    print(f"\ness, n={num_data}, d=10, ten clusters, {NUM_CHAINS} chains, {args.rounds} rounds; peer: {peer_name}")
+    print(f"every chain of it starts at {'the same draw of the slice kernel' if args.one_draw else 'its own k-means'}")
+    head = ("ESS/s, best", "median", "pooled", "per draw", "ratio", "median", "pooled")
     print(f"{'':<11}{'followed':<16}" + "".join(f"{title:>13}" for title in head))
     table: dict = {}
 
@@ -273,10 +298,10 @@ def ess(args: argparse.Namespace) -> dict:
     for name, followed in rates.items():
         table[name] = {"rhat": rhat[name], "clusters": clusters[name].tolist()}
         for key, values in followed.items():
-            peer = rates["NUTS"][key]
+            peer = rates[peer_name][key]
             ratio, median = max(values) / max(peer), float(np.median(np.array(values) / np.array(peer)))
             table[name][key] = {"rates": values, "per_draw": per_draw[name][key], "ratio": ratio, "median": median}
-            rate, peer_rate = pooled(name, key), pooled("NUTS", key)
+            rate, peer_rate = pooled(name, key), pooled(peer_name, key)
             table[name][key] |= {"pooled": rate, "pooled_ratio": rate / peer_rate}
             row = (
                 max(values),
@@ -292,7 +317,7 @@ def ess(args: argparse.Namespace) -> dict:
     return table
 
 
-SECTIONS = {"sweep": sweep, "ess": ess}
+SECTIONS = {"sweep": sweep, "ess": ess, "discrete": discrete}
 
 
 def main(args: argparse.Namespace) -> None:
@@ -305,11 +330,16 @@ def main(args: argparse.Namespace) -> None:
             bar, names = BARS.get(name), {name: f"{name}, all labels once", fastest: f"log densities ({fastest})"}
             values = {label: times[key] for key, label in names.items()}
             found.append(races.race(*values, values, "seconds", data=f"{data}, d=10", most=bar))
-    for key in FOLLOWED[:-1] if "ess" in results else ():
-        rates = {name: rows[key]["rates"] for name, rows in results["ess"].items()}
-        found += [
-            races.race(name, "NUTS", rates, f"ESS/s of the {key}", data="1,000 x 10", least=10.0) for name in KERNELS
-        ]
+    for section, rows in ((name, results[name]) for name in ("ess", "discrete") if name in results):
+        (peer,) = set(rows) - set(KERNELS)
+        shape, bar = {"ess": ("1,000 x 10", 10.0), "discrete": ("100 x 10", None)}[section]
+        for key in FOLLOWED[:-1]:
+            rates = {name: row[key]["rates"] for name, row in rows.items() if key in row}
+            found += [
+                races.race(name, peer, rates, f"ESS/s of the {key}", data=shape, least=bar)
+                for name in KERNELS
+                if name in rates
+            ]
     races.keep(__file__, found, args, **results)
 
 

@@ -14,18 +14,16 @@ from sklearn.cluster import KMeans
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import ParameterGrid
 from sklearn.svm import LinearSVC
-from sklearn.utils import Bunch
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from tables import FAST, parkinsons, small_corpus, topic_clustering
 
 import regbayes
 from regbayes import cli, datasets, reproduce
-from regbayes.reproduce import Experiment, Options, OtherSettings, baselines, figure, m2dpm, run_experiment
+from regbayes.reproduce import Experiment, Options, OtherSettings, baselines, m2dpm, run_experiment
 from regbayes.reproduce.baselines import ClusterThenClassify, PosteriorClassifier, PosteriorClustering
 from regbayes.reproduce.experiment import Method, Metric, Part, evaluate
-from regbayes.reproduce.topics import TopicClustering
 
 TOLD = ("k-means", "nCut", "limit")
-FAST = Options(fast=True)
 
 
 # ----- The decoupled pipeline
@@ -337,10 +335,6 @@ def test_a_posterior_as_a_clustering():
     assert grown.draws_["z"].max() < grown.max_clusters_
 
 
-def topic_clustering(program, **settings):
-    return Method(lambda seed: TopicClustering(program, num_topics=4, num_warmup=20, random_state=seed, **settings))
-
-
 @pytest.mark.parametrize(
     "method",
     [
@@ -352,9 +346,7 @@ def topic_clustering(program, **settings):
     ids=["mmctm", "no landmarks", "svm", "self-training"],
 )
 def test_documents_with_a_few_labels(monkeypatch, method):
-    X, y, _ = datasets.make_corpus(120, 60, num_topics=4, alpha_1=1.0, seed=1)
-    monkeypatch.setattr(reproduce.topics.datasets, "load", lambda name, home: Bunch(X=X, y=y))
-    monkeypatch.setattr(reproduce.topics, "FAST_NUM_DATA", 100)
+    small_corpus(monkeypatch)
     found = reproduce.topics.documents_cell("R8, L=5", method, 0, FAST)
     assert found["accuracy"] > 80
     assert found["training"] > 80
@@ -370,16 +362,6 @@ def test_examples_in_docstrings():
     results = [doctest.testmod(importlib.import_module(name)) for name in ("regbayes.reproduce", *names)]
     assert sum(result.failed for result in results) == 0
     assert sum(result.attempted for result in results) >= 5
-
-
-def parkinsons(folder, num_subjects=20, subjects=True):
-    """Data in the file's format: half of the speakers are ill and two features say so."""
-    rng = np.random.default_rng(0)
-    subject = np.repeat(np.arange(num_subjects), 4)
-    y = subject % 2
-    X = rng.normal(size=(len(y), 22)) + np.pad(3 * y[:, None] * np.ones(2), ((0, 0), (0, 20)))
-    columns = {"subject": subject} if subjects else {}
-    np.savez(folder / "parkinsons.npz", X=X.astype(np.float32), y=y.astype(np.int8), **columns)
 
 
 QUICK = ["Linear-SVM", "MNL"]
@@ -523,99 +505,3 @@ def test_a_page_tells_agreement_in_standard_errors(tmp_path):
     (tmp_path / "scores.json").write_text("{}")
     with pytest.raises(OtherSettings, match="is not the file of a table; run `regbayes reproduce scores` again"):
         reproduce.reproduction_page({"scores": table}, tmp_path)
-
-
-def entries(settings, methods, sd=0.5):
-    return [
-        {"setting": setting, "method": method, "metric": "score", "ours": {"mean": i + 10.0 * j, "sd": sd}}
-        for i, setting in enumerate(settings)
-        for j, method in enumerate(methods)
-    ]
-
-
-def test_lines_go_over_the_numbers_of_the_settings():
-    table = dataclasses.replace(reproduce.EXPERIMENTS["regbayes-fig8"], metrics={"score": Metric("score", 1)})
-    drawn = figure.lines(
-        table, entries(["a: C=0.1", "a: C=1", "a: C=10", "share=50%"], ["one", "two"]), [], metric="score"
-    )
-    first, second = drawn.axes
-    assert (first.get_xlabel(), first.get_xscale(), first.get_ylabel()) == ("a: C", "log", "score")
-    assert [text.get_text() for text in first.get_legend().get_texts()] == ["one", "two"]
-    np.testing.assert_allclose(first.containers[1][0].get_xydata().astype(float), [[0.1, 10], [1, 11], [10, 12]])
-    assert (second.get_xlabel(), second.get_xscale()) == ("share", "linear")
-
-
-def test_dots_are_the_means_of_the_methods():
-    table = dataclasses.replace(reproduce.EXPERIMENTS["regbayes-fig7"], metrics={"score": Metric("score", 1)})
-    (ax,) = figure.dots(table, entries(["School"], ["one", "two"]), [], metric="score").axes
-    assert ax.containers[0][0].get_xdata().tolist() == [10.0, 0.0]
-    assert [label.get_text() for label in ax.get_yticklabels()] == ["two", "one"]
-    assert (ax.get_xlabel(), ax.get_title()) == ("score", "School")
-
-
-def test_scatters_show_the_first_seeds_labels():
-    table = dataclasses.replace(reproduce.EXPERIMENTS["bmc-fig2"], methods={"one": None, "two": None})
-    result = {"nmi": 0.5, "labels": [0, 0, 1]}
-    cells = [
-        {"setting": "Half-rings", "method": method, "seed": seed, "result": result if seed == 0 else {}}
-        for seed in range(2)
-        for method in ("one", "two")
-    ]
-    points = np.arange(6.0).reshape(3, 2)
-    drawn = figure.scatters(table, [], cells, points=lambda setting, result: points, metric="nmi")
-    assert [ax.get_title() for ax in drawn.axes] == ["Half-rings, one\nNMI 0.50", "Half-rings, two\nNMI 0.50"]
-    first, second = drawn.axes[0].collections
-    assert first.get_offsets().tolist() == [[0, 1], [2, 3]]
-    assert second.get_offsets().tolist() == [[4, 5]]
-
-
-def test_two_gaussians_are_drawn_with_who_predicts_what_where():
-    methods = {name: reproduce.isvm.FIG1.methods[name] for name in ("RBF-SVM", "RBF-iSVM")}
-    cells = [
-        {"method": name, "seed": 0, "result": reproduce.isvm.figure1_cell("two Gaussians", method, 0, FAST)}
-        for name, method in methods.items()
-    ]
-    scores = {cell["method"]: cell["result"] for cell in cells}
-    assert scores["RBF-iSVM"]["accuracy"] > scores["RBF-SVM"]["accuracy"] > 75
-    assert scores["RBF-iSVM"]["components"] == 2
-    drawn = reproduce.isvm.draw_regions(reproduce.isvm.FIG1, [], cells)
-    assert len(drawn.axes) == 2
-    assert set(scores["RBF-SVM"]["regions"]) == {"0", "1"}
-    assert [text.get_text() for text in drawn.legends[0].get_texts()] == ["class 0", "class 1", "support"]
-
-
-def test_two_classes_of_a_data_set_are_taken_at_random():
-    cell, kmeans = reproduce.bmc.TABLE3.cell, reproduce.bmc.METHODS["k-means"]
-    found = [cell("Iris", kmeans, seed, FAST) for seed in range(6)]
-    assert {result["clusters"] for result in found} == {2}
-    assert len({round(result["nmi"], 6) for result in found}) > 1
-    assert cell("Iris", None, 0, FAST) == {}
-
-
-def test_groups_of_recordings_by_their_size(tmp_path):
-    parkinsons(tmp_path)
-    options = Options(data_home=str(tmp_path))
-    table = reproduce.m2dpm.TABLE5
-    found = [table.cell(group, table.methods["as measured"], 0, options) for group in table.settings]
-    sizes = [result["recordings"] for result in found if "recordings" in result]
-    assert sizes == sorted(sizes, reverse=True)
-    assert all(result["groups"] >= len(sizes) for result in found)
-
-
-def test_documents_keep_their_topics_and_every_draw_of_their_labels(monkeypatch):
-    X, y, _ = datasets.make_corpus(120, 60, num_topics=4, alpha_1=1.0, seed=1)
-    monkeypatch.setattr(reproduce.topics.datasets, "load", lambda name, home: Bunch(X=X, y=y))
-    monkeypatch.setattr(reproduce.topics, "FAST_NUM_DATA", 100)
-    monkeypatch.setattr(reproduce.topics, "NUM_SWEEPS", 30)
-    method = topic_clustering("mmctm", num_start=20)
-    found = reproduce.topics.sweeps_cell("R8, L=5", method, 0, FAST)
-    assert len(found["trace"]) == 30
-    assert found["last"] > 80
-    drawn = reproduce.topics.draw_traces(
-        reproduce.topics.FIG9, [], [{"setting": "R8, L=5", "method": "MMCTM", "seed": 0, "result": found}]
-    )
-    (line,) = drawn.axes[1].lines
-    np.testing.assert_allclose(line.get_ydata(), found["trace"])
-    embedded = reproduce.topics.embedding_cell("R8", method, 0, FAST)
-    assert np.shape(embedded["embedding"]) == (80, 2)
-    assert embedded["silhouette"] > 0
