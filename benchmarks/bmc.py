@@ -60,7 +60,7 @@ def sweeper(make, program, X, z, **options):
 
     for _ in range(5):
         run()
-    run.sweep = sweep
+    run.kernel, run.sweep = kernel, sweep
     return run
 
 
@@ -123,8 +123,7 @@ def density(rounds):
         run = sweeper(dpgmm_slice, dpgmm, train, z[:5000], split_merge=4)  # compiled here
         begin = time.perf_counter()
         start = KMeans(40, n_init=1, random_state=0).fit(train).labels_
-        kernel = dpgmm_slice(functools.partial(dpgmm, max_clusters=SLOTS), split_merge=4)
-        state = kernel.init(random.key(1), 0, {"z": jnp.asarray(start)}, (train,), {})
+        state = run.kernel.init(random.key(1), 0, {"z": jnp.asarray(start)}, (train,), {})
         draws = []
         while time.perf_counter() - begin < budget:
             state = run.sweep(state)

@@ -6,8 +6,7 @@ workers each, interleaved in one run after compilation; the best of several roun
 are shown.
 
 ``memory``: resident memory that a chain of ``medlda`` adds to its data, as a multiple of the token arrays (word,
-document and topic of each token, four bytes each), while it compiles and after. Once with an allocator that gives back
-what is freed, which is what the chain needs, and once with the system's own, which keeps some of it.
+document and topic of each token, four bytes each), while it compiles and after.
 
 ``news``: 100 sweeps of ``mmctm`` and ``medlda`` over 20 Newsgroups (``regbayes.datasets.load("20news")``) with a
 progress bar.
@@ -22,7 +21,6 @@ import argparse
 import ctypes
 import functools
 import json
-import os
 import pathlib
 import subprocess
 import sys
@@ -181,14 +179,11 @@ def resident(field):
 
 
 def memory(num_tokens):
-    """In processes of their own, so that the peak is this chain's."""
+    """In a process of its own, so that the peak is this chain's."""
     command = [sys.executable, __file__, "--only", "report-memory", "--tokens", str(num_tokens)]
-    found = {}
-    for allocator, variables in (("needed", {"MALLOC_MMAP_THRESHOLD_": str(2**20)}), ("kept", {})):
-        answer = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, **variables})
-        found[allocator] = json.loads(answer.stdout.splitlines()[-1])
-        ratio, compiling = found[allocator]["ratio"], found[allocator]["compiling"]
-        print(f"memory beyond the data, {allocator}: {ratio:.2f} of the token arrays, {compiling:.2f} while compiling")
+    answer = subprocess.run(command, capture_output=True, text=True, check=True)
+    found = json.loads(answer.stdout.splitlines()[-1])
+    print(f"memory beyond the data: {found['ratio']:.2f} of the token arrays, {found['compiling']:.2f} while compiling")
     return found
 
 
@@ -258,10 +253,8 @@ def main():
         found += speed(options.rounds, options.tokens, options.warmup)
     if "memory" in options.only:
         details["memory"] = memory(options.tokens)
-        needed, kept = (details["memory"][allocator]["ratio"] for allocator in ("needed", "kept"))
-        what, data = "memory that a chain adds, over the token arrays", f"{options.tokens:,} tokens"
-        found.append(races.figure(what, needed, data=data, most=3.0))
-        found.append(races.figure(f"{what}, with what glibc's allocator keeps", kept, data=data))
+        ratio, data = details["memory"]["ratio"], f"{options.tokens:,} tokens"
+        found.append(races.figure("memory that a chain adds, over the token arrays", ratio, data=data, most=3.0))
     if "news" in options.only:
         details["news"] = news(options.sweeps)
         for name, run in details["news"].items():

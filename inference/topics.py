@@ -412,4 +412,4 @@ def new_documents(draws: Sites, X: Any, sites: tuple[str, ...]) -> tuple[Sites, 
 def num_topics_used(z: Sites) -> jax.Array:
     """Topics that hold a token."""
     topics = z["z"]
-    return jnp.sum(tally(jnp.zeros_like(topics), topics, (1, len(z["phi"])), jnp.int32) > 0)
+    return jnp.sum(tally(None, topics, (1, len(z["phi"])), jnp.int32) > 0)

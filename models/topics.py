@@ -19,6 +19,7 @@ from numpyro.distributions import constraints
 from numpyro.distributions.distribution import Distribution
 from numpyro.distributions.util import validate_sample
 
+from . import host
 from .data import is_concrete
 from .gammas import log_gammas
 
@@ -70,18 +71,39 @@ class Corpus:
         return self.counts(z, num_topics, dtype) / jnp.maximum(self.lengths, 1)[:, None].astype(dtype)
 
 
-def tally(rows: jax.Array, columns: jax.Array, shape: tuple[int, ...], dtype: Any) -> jax.Array:
-    """(R, C) how often each row occurs with each column, by parts of the tokens: memory is for the counts alone."""
-    N, counts = len(rows), jnp.zeros(shape[0] * shape[1], dtype)
+def tally(rows: jax.Array | None, columns: jax.Array, shape: tuple[int, int], dtype: Any) -> jax.Array:
+    """(R, C) how often each row occurs with each column; without rows all are the first.
+
+    Long arrays are counted by compiled code on the host, or by parts: memory is for the counts alone.
+    """
+    N = len(columns)
+    if N > PART and host.available():
+        rows = jnp.zeros(0, jnp.int32) if rows is None else rows
+        return host.call(_count, jax.ShapeDtypeStruct(shape, dtype), rows, columns)
+
+    def cells(columns: jax.Array, start: ArrayLike = 0) -> jax.Array:
+        return columns if rows is None else lax.dynamic_slice_in_dim(rows, start, len(columns)) * shape[1] + columns
+
+    counts = jnp.zeros(shape[0] * shape[1], dtype)
     if N <= PART:
-        return counts.at[rows * shape[1] + columns].add(1).reshape(shape)
+        return counts.at[cells(columns)].add(1).reshape(shape)
 
     def add(i: jax.Array, counts: jax.Array) -> jax.Array:
         start = jnp.minimum(i * PART, N - PART)  # the last part begins among the tokens of the one before
-        row, column = (lax.dynamic_slice_in_dim(part, start, PART) for part in (rows, columns))
-        return counts.at[row * shape[1] + column].add((start + jnp.arange(PART) >= i * PART).astype(dtype))
+        new = start + jnp.arange(PART) >= i * PART
+        return counts.at[cells(lax.dynamic_slice_in_dim(columns, start, PART), start)].add(new.astype(dtype))
 
     return lax.fori_loop(0, -(-N // PART), add, counts).reshape(shape)
+
+
+@host.compiled(cache=True)
+def _count(out, rows, columns):
+    out[:] = 0
+    if len(rows) == 0:
+        for column in columns:
+            out[0, column] += 1
+    for i in range(len(rows)):
+        out[rows[i], columns[i]] += 1
 
 
 def tokens_of(X: Any, num_tokens: int | None = None) -> Corpus:

@@ -383,13 +383,19 @@ def test_a_margin_is_the_factor_of_the_program():
 # ----- Documents
 
 
+@pytest.mark.parametrize("host", [True, False])
 @pytest.mark.parametrize("part", [7, 10, 20, 100])
-def test_tokens_are_counted_in_parts(part, monkeypatch):
+def test_tokens_are_counted_in_parts(part, host, monkeypatch):
     monkeypatch.setattr(models.topics, "PART", part)
+    monkeypatch.setattr(models.host, "available", lambda: host)
     rng = np.random.default_rng(0)
     rows, columns, exact = rng.integers(3, size=20), rng.integers(4, size=20), np.zeros((3, 4))
     np.add.at(exact, (rows, columns), 1)
-    np.testing.assert_array_equal(tally(jnp.asarray(rows), jnp.asarray(columns), (3, 4), jnp.float32), exact)
+    rows, columns = jnp.asarray(rows), jnp.asarray(columns)
+    np.testing.assert_array_equal(jax.jit(lambda *a: tally(*a, (3, 4), jnp.float32))(rows, columns), exact)
+    np.testing.assert_array_equal(tally(None, columns, (1, 4), jnp.int32), exact.sum(0, keepdims=True))
+    both = jax.vmap(lambda rows: tally(rows, columns, (3, 4), jnp.float32))(jnp.stack([rows, 2 - rows]))
+    np.testing.assert_array_equal(both, np.stack([exact, exact[::-1]]))
 
 
 def test_topics_start_anywhere_in_parts(monkeypatch):
