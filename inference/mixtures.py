@@ -275,7 +275,9 @@ class Sweep(Assignment):
         mixture = self._mixture(z, target)
         n = len(z[self.sites[0]])
         some = random.randint(key, (min(n, 8),), 0, n)
-        return lax.map(lambda row: self._identity(*row, z, target, mixture), (random.split(key, len(some)), some))
+        return lax.map(
+            lambda row: self._identity(row[0], row[1], z, target, mixture), (random.split(key, len(some)), some)
+        )
 
     def _identity(self, key, i, z, target, mixture) -> tuple[jax.Array, jax.Array]:
         labels, num_slots = z[self.sites[0]], num_slots_of(z, mixture)

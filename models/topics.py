@@ -71,7 +71,7 @@ class Corpus:
         return self.counts(z, num_topics, dtype) / jnp.maximum(self.lengths, 1)[:, None].astype(dtype)
 
 
-def tally(rows: jax.Array | None, columns: jax.Array, shape: tuple[int, int], dtype: Any) -> jax.Array:
+def tally(rows: jax.Array | None, columns: jax.Array, shape: tuple[int, ...], dtype: Any) -> jax.Array:
     """(R, C) how often each row occurs with each column; without rows all are the first.
 
     Long arrays are counted by compiled code on the host, or by parts: memory is for the counts alone.
