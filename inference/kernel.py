@@ -122,7 +122,7 @@ class MoveKernel(MCMCKernel):
         target = self.target(model_args, model_kwargs)
         self.check(target, init_params)
         self._sample_fn = self._sweep
-        init_one = self._compiled_init(target)
+        init_one, init_params = self._compiled_init(target), jax.tree.map(_own, init_params)
         return init_one(rng_key, init_params) if is_prng_key(rng_key) else jax.vmap(init_one)(rng_key, init_params)
 
     def _compiled_init(self, target: Target) -> Callable:
@@ -135,7 +135,7 @@ class MoveKernel(MCMCKernel):
         leaves, tree = jax.tree_util.tree_flatten_with_path((target.args, target.kwargs))
         if not all(is_concrete(leaf) for _, leaf in leaves):  # a traced value must not outlive its trace
             return by_value
-        traced = [leaf for path, leaf in leaves if _is_traced(path, leaf)]
+        traced = [_own(leaf) for path, leaf in leaves if _is_traced(path, leaf)]
         fixed = [None if _is_traced(path, leaf) else leaf for path, leaf in leaves]
         key = tree, [_is_traced(*leaf) for leaf in leaves], [_fingerprint(leaf) for leaf in fixed]
 
@@ -280,6 +280,11 @@ def _is_traced(path: tuple, leaf: Any) -> bool:
     return isinstance(leaf, float) or (
         isinstance(leaf, np.ndarray | np.generic | jax.Array) and jnp.issubdtype(leaf.dtype, jnp.floating)
     )
+
+
+def _own(leaf: Any) -> Any:
+    """A copy of a NumPy array: its owner may change it while JAX, which does not wait, still reads it."""
+    return np.array(leaf) if isinstance(leaf, np.ndarray) else leaf
 
 
 def _fingerprint(leaf: Any) -> tuple:
