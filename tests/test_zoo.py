@@ -73,26 +73,6 @@ def test_every_move_conforms_to_the_program(name, kernel):
 def test_kernel_keeps_the_contract(name, kernel):
     entry = regbayes.zoo[name]
     args, kwargs = entry.example()
-    sampler = entry.kernels[kernel]()
-    assert isinstance(sampler, MCMCKernel)
-    assert sampler.model is entry.program
-    state = sampler.init(random.key(0), 0, None, args, kwargs)
-    assert {"z", "rng_key", "log_joint", "num_active", "overflow"} <= set(state._fields)
-    latent = {k for k, s in trace(seed(entry.program, 0)).get_trace(*args, **kwargs).items() if not s["is_observed"]}
-    assert set(state.z) == latent  # augmentation variables do not outlive a move
-    state = sampler.sample(state, args, kwargs)
-    expected = sampler.target(args, kwargs).log_joint(state.z)
-    np.testing.assert_allclose(state.log_joint, expected, rtol=1e-5)
-    assert sampler.refresh(state._replace(log_joint=jnp.zeros(())), args, kwargs).log_joint == pytest.approx(
-        float(expected), rel=1e-5
-    )
-    assert f"{float(state.log_joint):.2f}" in sampler.get_diagnostics_str(state)
-
-
-@pytest.mark.parametrize(("name", "kernel"), KERNELS)
-def test_sweeps_compile_once_for_equal_shapes(name, kernel):
-    entry = regbayes.zoo[name]
-    args, kwargs = entry.example()
     options = {"num_classes": 3} if "num_classes" in inspect.signature(entry.program).parameters else {}
     calls = []
 
@@ -101,45 +81,64 @@ def test_sweeps_compile_once_for_equal_shapes(name, kernel):
         calls.append(None)
         return entry.program(*args, **kwargs)
 
+    assert entry.kernels[kernel]().model is entry.program
     sampler = entry.kernels[kernel](functools.partial(counted, **options))
+    assert isinstance(sampler, MCMCKernel)
     state = sampler.init(random.key(0), 0, None, args, kwargs)
-    sweep = jax.jit(sampler.sample)
-    hyper = hyper_parameter(name)
+    assert {"z", "rng_key", "log_joint", "num_active", "overflow"} <= set(state._fields)
+    latent = {k for k, s in trace(seed(entry.program, 0)).get_trace(*args, **kwargs).items() if not s["is_observed"]}
+    assert set(state.z) == latent  # augmentation variables do not outlive a move
+
+    sweep, hyper = jax.jit(sampler.sample), hyper_parameter(name)
     state = sweep(state, args, {**kwargs, hyper: 1.0})
     count = len(calls)
     for i in range(3):
         other, _ = entry.example(seed=i)
-        state = sweep(state, other, {**kwargs, hyper: 0.5 + i})  # hyper-parameters are traced too
-    assert len(calls) == count > 0
+        settings = {**kwargs, hyper: 0.5 + i}
+        state = sweep(state, other, settings)
+    assert len(calls) == count > 0  # compiled once for data of equal shapes, whatever the hyper-parameters
+
+    expected = float(sampler.target(other, settings).log_joint(state.z))
+    assert state.log_joint == pytest.approx(expected, rel=1e-5)
+    stale = state._replace(log_joint=jnp.zeros(()))
+    assert sampler.refresh(stale, other, settings).log_joint == pytest.approx(expected, rel=1e-5)
+    assert f"{float(state.log_joint):.2f}" in sampler.get_diagnostics_str(state)
 
 
-# A single chain differs in its keys alone, so a few kernels show it for all.
-RESUMED = [(*both, 2) for both in KERNELS] + [("svm", "slice", 1), ("isvm", "slice", 1), ("medlda", "collapsed", 1)]
+# Runs of one shape, so that they are compiled once.
+CHAINS = {"num_samples": 10, "num_warmup": 0, "num_chains": 2, "chain_method": "vectorized"}
 
 
-@pytest.mark.parametrize(("name", "kernel", "num_chains"), RESUMED)
-def test_a_chain_resumed_from_a_file_is_the_same_bit_for_bit(name, kernel, num_chains, tmp_path):
-    settings = {"num_chains": num_chains, "chain_method": "vectorized", "num_warmup": 0}
-    whole = run(name, kernel, num_samples=20, **settings).get_samples(group_by_chain=True)
-    first = run(name, kernel, num_samples=10, **settings)
-    save_state(first.last_state, tmp_path / "chain.npz")
+@pytest.mark.parametrize(("name", "kernel"), KERNELS)
+def test_a_chain_resumed_from_a_file_is_the_same_bit_for_bit(name, kernel, tmp_path):
+    mcmc = run(name, kernel, **CHAINS)
+    save_state(mcmc.last_state, tmp_path / "chain.npz")
     state = load_state(tmp_path / "chain.npz")
-    assert jax.tree.structure(state) == jax.tree.structure(first.last_state)
-    second = MCMC(
-        regbayes.zoo[name].kernels[kernel](), num_samples=10, progress_bar=False, **settings
-    )  # a new kernel, as after a restart
-    second.post_warmup_state = state
-    run(name, kernel, mcmc=second, key=state.rng_key)
-    for site, draws in whole.items():
-        both = [m.get_samples(group_by_chain=True)[site] for m in (first, second)]
-        np.testing.assert_array_equal(draws, np.concatenate(both, axis=1))
+    assert jax.tree.structure(state) == jax.tree.structure(mcmc.last_state)
+    after_a_restart = MCMC(regbayes.zoo[name].kernels[kernel](), progress_bar=False, **CHAINS)
+    draws = [resume(name, chain, start) for chain, start in ((mcmc, mcmc.last_state), (after_a_restart, state))]
+    jax.tree.map(np.testing.assert_array_equal, *draws)
+
+
+def resume(name, mcmc, state):
+    """The draws that follow ``state``."""
+    mcmc.post_warmup_state = state
+    return run(name, None, mcmc=mcmc, key=state.rng_key).get_samples(group_by_chain=True)
+
+
+@pytest.mark.parametrize(("name", "kernel"), [("svm", "slice"), ("medlda", "collapsed")])
+def test_a_chain_in_two_parts_is_the_same_bit_for_bit(name, kernel):
+    whole = run(name, kernel, num_samples=20, num_warmup=0).get_samples(group_by_chain=True)
+    mcmc = run(name, kernel, num_samples=10, num_warmup=0)
+    parts = [mcmc.get_samples(group_by_chain=True), resume(name, mcmc, mcmc.last_state)]
+    jax.tree.map(lambda all, *both: np.testing.assert_array_equal(all, np.concatenate(both, axis=1)), whole, *parts)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_conversion_to_arviz(name, tmp_path):
     kernel = list(regbayes.zoo[name].kernels)[-1]
-    dt = to_datatree(run(name, kernel, num_chains=2, chain_method="vectorized"), seed=0)
-    assert dt["sample_stats"]["lp"].shape == (2, 20)
+    dt = to_datatree(run(name, kernel, **CHAINS), seed=0)
+    assert dt["sample_stats"]["lp"].shape == (2, 10)
     parameters = inspect.signature(regbayes.zoo[name].program).parameters
     assert dt.attrs[f"argument_{hyper_parameter(name)}"] == parameters[hyper_parameter(name)].default
     assert dt.attrs["seed"] == 0
