@@ -176,7 +176,7 @@ class MoveKernel(MCMCKernel):
         """The moves meant for the program; a ``ValueError`` if they do not fit it, or the program its arguments."""
         latent, kinds = self._prototype(target)
         moves = [move for move in self.moves if move.applies(latent)]
-        if unknown := [site for move in moves for site in move.sites if site not in latent]:
+        if unknown := list(dict.fromkeys(site for move in moves for site in move.sites if site not in latent)):
             raise ValueError(f"moves own sites {unknown}, but the latent sites of the program are {list(latent)}")
         owned = self.owned(latent)
         if orphans := [site for site in latent if site not in owned]:

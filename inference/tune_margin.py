@@ -35,7 +35,7 @@ class TunedMargin(NamedTuple):
     - **num_clusters** - the number aimed at.
     - **init_params** - the sites at the sweep that was chosen, a start for ``MCMC.run``.
     - **trace** - per sweep: ``cost``, ``ell`` and ``num_clusters``.
-    - **overflow** - whether ``max_clusters`` was ever too small.
+    - **overflow** - whether ``max_clusters`` was ever too small; if it was without a margin, that is where it ends.
     """
 
     cost: float
@@ -116,6 +116,9 @@ def tune_margin(
         overflow, init_params = bool(state.overflow), {**state.z, **given, "z": state.z["z"]}
         if num_clusters is None:
             num_clusters = int(np.argmax(np.bincount(trace["num_clusters"][num_sweeps // 2 :])))
+        if overflow:
+            empty = {name: np.zeros(0, kind) for name, kind in (("cost", float), ("ell", float), ("num_clusters", int))}
+            return TunedMargin(cost, ell, num_clusters, init_params, empty, overflow)
     reach = max(ell, REACH * _deviation(X, **settings))
     margin = {"cost": jnp.asarray(cost, float), "ell": jnp.asarray(ell, float)}
     state, trace, chosen = _run(

@@ -78,6 +78,9 @@ def test_labels_take_the_place_of_the_chain_without_a_margin(X):
 
 def test_a_full_buffer_is_told(X):
     assert tune_margin(X, num_clusters=3, init_params={"z": np.arange(45) % 16}, **SETTINGS).overflow
+    without = tune_margin(X, num_clusters=1, **{**SETTINGS, "max_clusters": 2})
+    assert without.overflow
+    assert len(without.trace["cost"]) == 0  # no sweeps with a margin
 
 
 @pytest.mark.parametrize(
