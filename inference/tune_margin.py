@@ -74,6 +74,10 @@ def tune_margin(
       discriminants. Nearly all data miss a wider margin, whichever cluster they are in, and the number of clusters
       jumps between one and many; from there on ``cost`` alone moves.
 
+    Where Gaussians fit much better apart than merged, as for many features, a margin strong enough to merge any two
+    clusters gathers all of them in one: the number falls at once, which ``trace`` shows, and what is returned are those
+    that come back as the margin weakens. They may be other clusters than those without a margin, and worse ones.
+
     This is a warm-up: the margin changes while it runs, so its sweeps are no draws of any posterior. Draw with what it
     returns:
 
