@@ -26,3 +26,19 @@ def _room_for_compiled_code():
     from regbayes.xla import make_room
 
     make_room()
+
+
+@pytest.fixture
+def real_file():
+    """Loads a data set from the folder that ``REGBAYES_DATA`` names; skips the test where its file is not there."""
+    from regbayes import datasets
+    from regbayes.datasets.real import SOURCES
+
+    def load(name):
+        file = SOURCES[name].file
+        home = os.environ.get("REGBAYES_DATA")
+        if not home or not (pathlib.Path(home) / file).is_file():
+            pytest.skip(f"REGBAYES_DATA names no folder with {file}")
+        return datasets.load(name, home)
+
+    return load

@@ -345,11 +345,8 @@ def test_data_are_given_also_if_they_cannot_be_kept(homes, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "shape", "counts"), [("parkinsons", (195, 22), [48, 147]), ("protein-fold", (694, 21), None)]
 )
-def test_the_real_files(name, shape, counts):
-    home = os.environ.get("REGBAYES_DATA")
-    if not home or not (pathlib.Path(home) / real.SOURCES[name].file).is_file():
-        pytest.skip(f"REGBAYES_DATA names no folder with {real.SOURCES[name].file}")
-    data = datasets.load(name)
+def test_the_real_files(name, shape, counts, real_file):
+    data = real_file(name)
     assert data.X.shape == shape
     if counts:
         assert np.bincount(data.y).tolist() == counts

@@ -1,8 +1,5 @@
 """The data of Bayesian max-margin clustering: shapes by their law, loaders on tiny files and on copies of OpenML's."""
 
-import os
-import pathlib
-
 import numpy as np
 import pytest
 from sklearn.cluster import KMeans
@@ -180,11 +177,8 @@ def test_mnist_keeps_the_test_images(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_the_real_files(name):
-    home = os.environ.get("REGBAYES_DATA")
-    if not home or not (pathlib.Path(home) / real.SOURCES[name].file).is_file():
-        pytest.skip(f"REGBAYES_DATA names no folder with {real.SOURCES[name].file}")
-    data = datasets.load(name)
+def test_the_real_files(name, real_file):
+    data = real_file(name)
     assert (*data.X.shape, len(np.unique(data.y))) == FILES[name]
     if name in CLASSES:
         assert np.bincount(data.y).tolist() == list(CLASSES[name][1])

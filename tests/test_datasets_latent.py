@@ -1,8 +1,5 @@
 """Data with latent features follow their laws; the real data of several labels and tasks are found and checked."""
 
-import os
-import pathlib
-
 import numpy as np
 import pytest
 
@@ -121,11 +118,8 @@ def test_bad_contents_are_named(tmp_path, name, wrong, words):
     ("name", "shape", "train"),
     [("yeast", (2417, 103, 14), 1500), ("scene", (2407, 294, 6), 1211), ("school", (15362, 28), 0)],
 )
-def test_the_files_at_hand(name, shape, train):
-    home = os.environ.get("REGBAYES_DATA")
-    if not home or not (pathlib.Path(home) / real.SOURCES[name].file).is_file():
-        pytest.skip(f"REGBAYES_DATA names no folder with {real.SOURCES[name].file}")
-    data = datasets.load(name, home)
+def test_the_files_at_hand(name, shape, train, real_file):
+    data = real_file(name)
     assert (*data.X.shape, *data.y.shape[1:]) == shape
     if name == "school":
         assert (len(np.unique(data.task)), data.train_splits.shape) == (139, (10, 15362))
