@@ -44,7 +44,7 @@ def columnwise(A: jax.Array) -> jax.Array:
     return lax.optimization_barrier(A.T).T
 
 
-def information(A: Any, tau: Any, omega: Any, cost: Any) -> tuple[Any, Any]:
+def information(A: Any, tau: Any, omega: Any, cost: Any, sgn: Any = 1.0) -> tuple[Any, Any]:
     """What the rows say of ``w`` given ``omega``: log density ``h'w - w'Pw/2`` up to a constant.
 
     ``P = c^2 sum_i a_i a_i' / omega_i`` and ``h = c sum_i (omega_i + c tau_i)/omega_i a_i``.
@@ -53,14 +53,17 @@ def information(A: Any, tau: Any, omega: Any, cost: Any) -> tuple[Any, Any]:
     :param tau: (n,) offsets.
     :param omega: (n,) augmentation variables, positive.
     :param cost: ``c``, a scalar or (n,).
+    :param sgn: (n,) signs, for rows ``sgn_i a_i``: ``P`` does not see them.
     :return: ``h`` (d,) and ``P`` (d, d).
     """
     xp, weight = A.__array_namespace__(), cost / omega
-    return A.T @ (cost * (1 + weight * tau)), xp.inner(A.T * (cost * weight), A.T)
+    return A.T @ (sgn * cost * (1 + weight * tau)), xp.inner(A.T * (cost * weight), A.T)
 
 
-def weight_information(A: Any, tau: Any, omega: Any, cost: Any, prior_precision: Any) -> tuple[Any, Any]:
+def weight_information(
+    A: Any, tau: Any, omega: Any, cost: Any, prior_precision: Any, sgn: Any = 1.0
+) -> tuple[Any, Any]:
     """:func:`information` with the prior ``N(0, I/prior_precision)`` added: ``w ~ N(P^-1 h, P^-1)`` given ``omega``."""
     xp = A.__array_namespace__()
-    h, P = information(A, tau, omega, cost)
+    h, P = information(A, tau, omega, cost, sgn)
     return h, P + prior_precision * xp.eye(A.shape[1], dtype=A.dtype)

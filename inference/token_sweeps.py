@@ -52,7 +52,7 @@ def sweep(
     padded = np.zeros((len(base), columns.shape[1]), columns.dtype)
     padded[:, :T] = base
     weights, shifts = np.ascontiguousarray(rows.T, np.float64), shifts.astype(np.float64)
-    gaps = np.array([[np.max(other - row) for other in weights.T] for row in weights.T])
+    gaps = np.max(weights[:, None, :] - weights[:, :, None], axis=0)
     frozen = out.ndim == 2
     topics, probs = (z.copy(), out) if frozen else (out, np.zeros((0, T), columns.dtype))
     topics[:] = z
@@ -110,7 +110,7 @@ def _documents(
     (T, J), padded, real = weights.shape, columns.shape[1], columns.dtype.type
     n, a, w = np.zeros(T, np.int64), np.zeros(padded, columns.dtype), np.zeros(padded, columns.dtype)
     p, f = np.zeros(padded, columns.dtype), np.zeros(padded, columns.dtype)
-    s, active, losses = np.zeros(J), np.zeros(J + 1, np.int64), np.zeros(T)
+    s, r, active, losses = np.zeros(J), np.zeros(J), np.zeros(J + 1, np.int64), np.zeros(T)
     factors, known = np.zeros((J, padded), columns.dtype), np.zeros(J, np.bool_)
     steepest, frozen = np.max(gaps), len(probs) > 0
     for d in range(first, last):
@@ -133,30 +133,30 @@ def _documents(
                     for j in range(J):
                         s[j] += weights[t, j] * (n[t] * inverse)
         steep = J > 1 and twice * steepest * inverse > STEEP
-        num, top, rival, height, settled = 1, mine, mine, real(1), 0
+        num, top, rival, height, settled = 1, mine, mine, real(1), -1
         for l in range(begin, end):
             old, word = z[l], words[l]
             n[old] -= 1
             w[old] = a[old] + real(n[old])
-            if J > 1:
-                for j in range(J):
-                    s[j] -= weights[old, j] * inverse
-                settled -= 1
-                if settled < 0 and not steep:
+            if J > 1 and (settled < 0 or steep):
+                for j in range(J):  # without this token
+                    r[j] = s[j] - weights[old, j] * inverse
+                if not steep:
                     if num > 1:  # the strongest of those that were near
                         for k in range(num):
-                            if s[active[k]] > s[top]:
+                            if r[active[k]] > r[top]:
                                 top = active[k]
                     # A class that is weaker than another for every topic of this token need not be looked at.
                     num, slack, active[0] = 1, 1e30, top
                     for j in range(J):
-                        behind = s[top] - s[j] - gaps[top, j] * inverse
+                        behind = r[top] - r[j] - gaps[top, j] * inverse
                         near = behind <= 0.0 and j != top
                         active[num] = j
                         num += near
                         slack = min(slack, 1e30 if near or j == top else behind)
-                    # A token that moves changes the difference of two scores by no more than twice the largest gap.
-                    settled = int(min(slack / (2.0 * steepest * inverse + 1e-30), 1e6)) - 1 if num == 1 else 0
+                    # A token that moves changes the difference of two scores by no more than twice the largest gap,
+                    # and so does leaving out another token than this one.
+                    settled = int(min(slack / (2.0 * steepest * inverse + 1e-30), 1e6)) - 1 if num == 1 else -1
                     if num > 1 or top != mine:
                         for k in range(num):
                             j = active[k]
@@ -168,13 +168,13 @@ def _documents(
                     if num > 1:
                         # exp(-2c max) is the least of the exponentials.
                         rival = active[1]
-                        height = real(math.exp(twice * (s[top] - s[rival])))
+                        height = real(math.exp(twice * (r[top] - r[rival])))
                     if num > 2:
                         for t in range(padded):
                             f[t] = min(factors[top, t], height * factors[rival, t])
                         for k in range(2, num):
                             j = active[k]
-                            height = real(math.exp(twice * (s[top] - s[j])))
+                            height = real(math.exp(twice * (r[top] - r[j])))
                             for t in range(padded):
                                 f[t] = min(f[t], height * factors[j, t])
             total = real(0)
@@ -183,7 +183,7 @@ def _documents(
                 for t in range(T):
                     worst = -np.inf
                     for j in range(J):
-                        worst = max(worst, s[j] + weights[t, j] * inverse)
+                        worst = max(worst, r[j] + weights[t, j] * inverse)
                     losses[t] = twice * (worst - weights[t, mine] * inverse) - math.log(w[t] * columns[word, t])
                     least = min(least, losses[t])
                 for t in range(T):
@@ -209,19 +209,23 @@ def _documents(
                     x = w[t] * columns[word, t] * f[t]
                     p[t] = x
                     total += x
+            new = old
             if frozen:
                 for t in range(T):
                     probs[l, t] = p[t] / total
-                new = old
             else:
                 u = uniforms[l] if len(uniforms) > 0 else uniform(seed + GOLDEN * np.uint64(l + 1))
-                new = z.dtype.type(_pick(p, real(u) * total, T))
-            z[l] = new
+                above = real(u) * total - p[old]
+                if above > 0:  # most tokens stay, so the topic they have comes first
+                    p[old] = 0
+                    new = z.dtype.type(_pick(p, above, T))
+                    z[l] = new
             n[new] += 1
             w[new] = a[new] + real(n[new])
-            if J > 1:
+            if J > 1 and new != old:
+                settled -= 1
                 for j in range(J):
-                    s[j] += weights[new, j] * inverse
+                    s[j] += (weights[new, j] - weights[old, j]) * inverse
 
 
 @compiled

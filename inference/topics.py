@@ -20,7 +20,7 @@ from ..models import host as on_cores
 from ..models.host import seed_of
 from ..models.topics import PART, floored, tally
 from . import token_sweeps
-from .augmentation import class_rows, columnwise, weight_information
+from .augmentation import class_rows, weight_information
 from .kernel import KernelState, MoveKernel
 from .moves import Augmented, Conditional, Move
 from .target import Sites, Target
@@ -152,8 +152,11 @@ def _lanes(uniforms: jax.Array, tokens: Tokens, z: jax.Array) -> jax.Array:
         at = jnp.minimum(l, N - 1)
         d, old = corpus.documents[at], z[at]
         w = token_weights(tokens, columns, n, s, at, old)
-        totals = jnp.cumsum(w, axis=1)
-        new = jnp.sum(totals <= uniforms[at, None] * totals[:, -1:], axis=1).clip(0, T - 1).astype(z.dtype)
+        stays = old[:, None] == jnp.arange(T)  # the topic that a token has comes first
+        above = jnp.sum(w, axis=1) * uniforms[at] - jnp.sum(jnp.where(stays, w, 0), axis=1)
+        totals = jnp.cumsum(jnp.where(stays, 0, w), axis=1)
+        new = jnp.sum(totals <= above[:, None], axis=1).clip(0, T - 1).astype(z.dtype)
+        new = jnp.where(above > 0, new, old)
         one = valid.astype(n.dtype)
         n = n.at[d, old].add(-one).at[d, new].add(one)
         change = (rows[:, new] - rows[:, old]).T * (one / corpus.lengths[d].astype(n.dtype))[:, None]
@@ -277,12 +280,26 @@ def phi_given_z(z: Sites, X, *args, num_topics, beta, **_) -> Distribution:
     return FlooredDirichlet(beta + tokens_of(X).word_counts(z["z"], num_topics, jnp.result_type(float))).to_event(1)
 
 
-def class_weight_rows(k: Any, z: Sites, corpus: Corpus, y: jax.Array, ell: Any) -> tuple[jax.Array, jax.Array]:
-    """``+-x_d`` (D, T) and ``tau_d`` (D,) of the hinge that the loss is in ``eta_k``, the other classes' fixed."""
+class ClassRows(NamedTuple):
+    """The hinge that the loss is in ``eta_k``, the other classes' fixed: ``zeta_d = tau_d - sgn_d x_d'eta_k``.
+
+    - **x** - (D, T) documents' proportions.
+    - **sgn**, **tau**, **zeta** - (D,).
+    """
+
+    x: jax.Array
+    sgn: jax.Array
+    tau: jax.Array
+    zeta: jax.Array
+
+
+def class_weight_rows(k: Any, z: Sites, corpus: Corpus, y: jax.Array, ell: Any) -> ClassRows:
+    """The rows of class ``k``."""
     eta = z["eta"]
     x = z[FEATURES] if FEATURES in z else corpus.proportions(z["z"], eta.shape[-1], eta.dtype)
-    sgn, tau = class_rows(z[SCORES] if SCORES in z else x @ eta.T, y, k, ell)
-    return columnwise(sgn[:, None] * x), tau
+    scores = z[SCORES] if SCORES in z else x @ eta.T
+    sgn, tau = class_rows(scores, y, k, ell)
+    return ClassRows(x, sgn, tau, tau - sgn * jnp.take(scores, k, axis=1))
 
 
 class ClassWeights(Augmented):
@@ -296,15 +313,14 @@ class ClassWeights(Augmented):
         def omega_given_eta(k, z: Sites, X, /, *args, cost, ell, **settings) -> HingeOmega:
             """``1/omega_d ~ IG(1/(c|zeta_d|), 1)`` for the hinge in ``eta_k`` (the paper prints an index of -1/2)."""
             y = labels(z, X, *args, **settings)
-            A, tau = class_weight_rows(k, z, tokens_of(X), y, ell)
-            return HingeOmega(cost * jnp.abs(tau - A @ z["eta"][k])).to_event(1)
+            return HingeOmega(cost * jnp.abs(class_weight_rows(k, z, tokens_of(X), y, ell).zeta)).to_event(1)
 
         def eta_given_omega(k, omega, z: Sites, X, /, *args, cost, ell, prior_scale, **settings) -> InformationNormal:
             """``B = I/v + c^2 sum x x'/omega`` and ``c sum +-(1 + c tau/omega) x``, exact for one class at a time."""
             y = labels(z, X, *args, **settings)
-            A, tau = class_weight_rows(k, z, tokens_of(X), y, ell)
-            precision = jnp.asarray(prior_scale, A.dtype) ** -2.0
-            return InformationNormal(*weight_information(A, tau, omega, cost, precision))
+            x, sgn, tau, _ = class_weight_rows(k, z, tokens_of(X), y, ell)
+            precision = jnp.asarray(prior_scale, x.dtype) ** -2.0
+            return InformationNormal(*weight_information(x, tau, omega, cost, precision, sgn))
 
         super().__init__("eta", omega_given_eta, eta_given_omega, rows=True, overrelaxation=overrelaxation)
 

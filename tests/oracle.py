@@ -20,7 +20,9 @@ def z_scores(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     for moment in (lambda x: x, lambda x: (x - centre) ** 2):
         p, q = moment(a), moment(b)
         error = np.sqrt(_squared_error(p) + _squared_error(q))
-        rows.append((p.mean((0, 1)) - q.mean((0, 1))) / error)
+        gap = np.asarray(p.mean((0, 1)) - q.mean((0, 1)))
+        # Two values at equal distances from the centre have a constant square: no error, and no gap if it is the same.
+        rows.append(np.divide(gap, error, out=np.where(gap == 0, 0.0, np.inf), where=error > 0))
     return np.stack(rows)
 
 
@@ -32,4 +34,6 @@ def assert_agree(a: np.ndarray, b: np.ndarray) -> None:
 
 
 def _squared_error(draws: np.ndarray) -> np.ndarray:
-    return draws.var((0, 1)) / effective_sample_size(draws)
+    error, varying = np.zeros(draws.shape[2:]), np.ptp(draws, axis=(0, 1)) > 0
+    error[varying] = draws[..., varying].var((0, 1)) / effective_sample_size(draws[..., varying])
+    return error
