@@ -23,7 +23,7 @@ MARGIN = ("cost", "ell", "prior_scale", "margin_features", "intercept")
 """Keywords that ``dpmmgm`` has and ``dpgmm`` has not."""
 STRUCTURE = ("max_clusters", "margin_features", "intercept")
 """Keywords that shape what is compiled; all others are traced."""
-REACH = 3.0
+REACH = 2.0
 """The largest margin, in standard deviations of a difference of two discriminants under the weights' prior."""
 TRAVEL = 1000.0
 """How many times larger or smaller half of the sweeps can make ``cost`` and ``ell``, on average."""
@@ -53,6 +53,7 @@ def tune_margin(
     num_sweeps: int = 200,
     cost: float = 0.1,
     ell: float = 0.1,
+    max_strength: float = 2.0,
     seed: int = 0,
     init_params: Sites | None = None,
     **settings: Any,
@@ -64,19 +65,22 @@ def tune_margin(
     where there are too few it falls. Both decrease the number of clusters as they grow, so the number settles as the
     steps shrink. While the number is met nothing moves, so a margin that keeps it stays: what is returned is the one
     that kept the number wanted, or the nearest to it, for the most sweeps. A single cluster, which pays nothing under
-    any margin, counts as furthest from several. Three things are not as in the paper:
+    any margin, counts as furthest from several. Four things are not as in the paper:
 
     - Steps are factors ``exp(u h/t)``, with ``u`` uniform and ``h`` by the number of sweeps: added to, as in the paper,
       values double with a step or two, and all clusters are gathered in one before any two have merged.
     - ``t`` counts the turns, from too many to too few or back (Kesten's rule), not all sweeps: otherwise the margin
       stands still before it is strong enough, or long after it was too strong.
-    - ``ell`` grows to at most three times the standard deviation that the prior gives to a difference of two
-      discriminants. Nearly all data miss a wider margin, whichever cluster they are in, and the number of clusters
-      jumps between one and many; from there on ``cost`` alone moves.
+    - ``ell`` grows to at most twice the standard deviation that the prior gives to a difference of two discriminants.
+      Nearly all data miss a wider margin, whichever cluster they are in, and the number of clusters jumps between one
+      and many; from there on ``cost`` alone moves.
+    - ``cost * ell`` grows to at most ``max_strength``. A datum halfway between two clusters pays twice that, in units
+      of log likelihood: by default it is 50 times less likely there. Under a stronger margin labels hardly move any
+      more, clusters that Gaussians fit well stay as they are, and others are gathered in one all at once.
 
-    Where Gaussians fit much better apart than merged, as for many features, a margin strong enough to merge any two
-    clusters gathers all of them in one: the number falls at once, which ``trace`` shows, and what is returned are those
-    that come back as the margin weakens. They may be other clusters than those without a margin, and worse ones.
+    So where no margin leaves as few clusters as wanted, more are returned; ``trace`` tells. To get the number at any
+    price give ``max_strength=np.inf``: then a margin that gathers all data in one cluster is weakened until clusters
+    come back. They may be other clusters than those without a margin, and worse ones.
 
     This is a warm-up: the margin changes while it runs, so its sweeps are no draws of any posterior. Draw with what it
     returns:
@@ -96,6 +100,7 @@ def tune_margin(
     :param num_sweeps: how many sweeps without and with a margin.
     :param cost: where ``c`` starts.
     :param ell: where the margin starts.
+    :param max_strength: the largest ``cost * ell``, unless they start beyond it.
     :param seed: of the random numbers.
     :param init_params: sites to start from, as for ``MCMC.run``; labels ``z`` among them take the place of the chain
         without a margin.
@@ -110,6 +115,8 @@ def tune_margin(
         raise ValueError(f"num_sweeps must be at least 1, found {num_sweeps}")
     if num_clusters is not None and num_clusters < 1:
         raise ValueError(f"num_clusters must be at least 1 or None, found {num_clusters}")
+    if not max_strength > 0:
+        raise ValueError(f"max_strength must be positive, found {max_strength}; np.inf sets no limit")
     check_positive(strict=True, cost=cost, ell=ell)
     key_mixture, key_margin = random.split(random.key(seed))
     given, overflow = dict(init_params or {}), False
@@ -123,10 +130,18 @@ def tune_margin(
         if overflow:
             empty = {name: np.zeros(0, kind) for name, kind in (("cost", float), ("ell", float), ("num_clusters", int))}
             return TunedMargin(cost, ell, num_clusters, init_params, empty, overflow)
-    reach = max(ell, REACH * _deviation(X, **settings))
+    reach, strongest = max(ell, REACH * _deviation(X, **settings)), max(cost * ell, max_strength)
     margin = {"cost": jnp.asarray(cost, float), "ell": jnp.asarray(ell, float)}
     state, trace, chosen = _run(
-        dpmmgm_collapsed, dpmmgm, key_margin, X, num_sweeps, init_params, settings, margin, (num_clusters, reach)
+        dpmmgm_collapsed,
+        dpmmgm,
+        key_margin,
+        X,
+        num_sweeps,
+        init_params,
+        settings,
+        margin,
+        (num_clusters, reach, strongest),
     )
     found = {name: float(trace[name][chosen]) for name in margin}
     return TunedMargin(
@@ -143,7 +158,7 @@ def _run(
     init_params: Sites | None,
     settings: dict[str, Any],
     margin: dict[str, jax.Array] | None = None,
-    aim: tuple[int, float] = (0, 0.0),
+    aim: tuple[int, float, float] = (0, 0.0, 0.0),
 ) -> tuple[KernelState, dict[str, np.ndarray], int]:
     """Sweeps, the margin changed after each if there is one; the chosen state, the trace, and which of it that is."""
     structure = {name: value for name, value in settings.items() if name in STRUCTURE}
@@ -162,7 +177,9 @@ def _kernel(make: Callable, program: Callable, structure: tuple) -> MoveKernel:
 
 
 @functools.partial(jax.jit, static_argnames=("kernel", "num_sweeps"))
-def _sweeps(kernel: MoveKernel, state: KernelState, X, settings, margin, wanted, reach, num_sweeps: int) -> tuple:
+def _sweeps(
+    kernel: MoveKernel, state: KernelState, X, settings, margin, wanted, reach, strongest, num_sweeps: int
+) -> tuple:
     """The sweeps as one compiled loop, and the one that is chosen: without a margin the last."""
     furthest = jnp.iinfo(jnp.int32).max
     size = 8 * math.log(TRAVEL) / num_sweeps  # half of the sweeps, one of two values, half a step on average
@@ -181,7 +198,7 @@ def _sweeps(kernel: MoveKernel, state: KernelState, X, settings, margin, wanted,
         if margin:
             turns = turns + (way * last < 0)
             last = jnp.where(way == 0, last, way)
-            margin = _step(random.fold_in(state.rng_key, t), margin, size * way / turns, reach)
+            margin = _step(random.fold_in(state.rng_key, t), margin, size * way / turns, reach, strongest)
         return (state, margin, last, turns, kept, chosen), told
 
     none, one = jnp.zeros((), int), jnp.ones((), int)
@@ -190,10 +207,13 @@ def _sweeps(kernel: MoveKernel, state: KernelState, X, settings, margin, wanted,
     return state._replace(z=z), trace, chosen
 
 
-def _step(key: jax.Array, margin: dict[str, jax.Array], size: jax.Array, reach: jax.Array) -> dict[str, jax.Array]:
+def _step(
+    key: jax.Array, margin: dict[str, jax.Array], size: jax.Array, reach: jax.Array, strongest: jax.Array
+) -> dict[str, jax.Array]:
     """One of ``cost`` and ``ell``, at random, times up to ``exp(size)``; ``cost`` if ``ell`` would leave its reach."""
     u, coin = random.uniform(key, (2,))
-    moved = {name: value * jnp.exp(size * u) for name, value in margin.items()}
+    factor = jnp.minimum(jnp.exp(size * u), strongest / (margin["cost"] * margin["ell"]))
+    moved = {name: value * factor for name, value in margin.items()}
     cost = (coin < 0.5) | (moved["ell"] > reach)
     return {
         "cost": jnp.where(cost, moved["cost"], margin["cost"]),

@@ -486,21 +486,23 @@ def test_a_small_table_comes_out_as_it_is_kept(setting):
 
 def test_a_page_tells_agreement_in_standard_errors(tmp_path):
     metrics = {"score": Metric("score", 1)}
-    paper = {("one", "same"): {"score": (1.0, 0.2)}, ("one", "more"): {"score": (1.0, 0.2)}}
-    methods = {name: Method(lambda seed: LogisticRegression()) for name in ("same", "more", "new")}
-    scores = {"same": 1.1, "more": 9.0, "new": 3.0}
+    spreads = {"same": 0.2, "more": 0.2, "still": 0.0}
+    paper = {("one", name): {"score": (1.0, spread)} for name, spread in spreads.items()}
+    methods = {name: Method(lambda seed: LogisticRegression()) for name in ("same", "more", "still", "new")}
+    scores = {"same": 1.1, "more": 9.0, "still": 2.0, "new": 3.0}
 
     def cell(setting, method, seed, options):
         (name,) = [name for name in methods if methods[name] is method]
-        return {"score": scores[name] + 0.2 * seed}
+        return {"score": scores[name] + (1e-15 if name == "still" else 0.2) * seed}
 
     table = Experiment("a score", ("now", "now"), ("one",), methods, metrics, cell, paper, num_seeds=(2, 1))
     run_experiment("scores", table, tmp_path, progress=lambda line: None)
     page = reproduce.reproduction_page({"scores": table, "other": table}, tmp_path)
-    assert "| one | same | score | 1.0 (0.2) | 1.2 (0.1) | +1.2 | agrees |" in page
-    assert "| one | more | score | 1.0 (0.2) | 9.1 (0.1) | +46.8 | higher |" in page
+    assert "| one | same | score | 1.0 (0.2) | 1.2 (0.1) | +1.1 | agrees |" in page
+    assert "| one | more | score | 1.0 (0.2) | 9.1 (0.1) | +46.1 | higher |" in page
+    assert "| one | still | score | 1.0 (0.0) | 2.0 (0.0) | - | - |" in page  # no spread but of rounding
     assert "| one | new | score | - | 3.1 (0.1) | - | - |" in page
-    assert "6 of 6 cells (2 seeds) have been run" in page
+    assert "8 of 8 cells (2 seeds) have been run" in page
     assert "## Not run yet\n\n- `other`: a score" in page
     (tmp_path / "scores.json").write_text("{}")
     with pytest.raises(OtherSettings, match="is not the file of a table; run `regbayes reproduce scores` again"):

@@ -17,7 +17,7 @@ def X():
 
 
 def test_too_many_clusters_strengthen_the_margin_and_too_few_weaken_it(X):
-    one, many = (tune_margin(X, num_clusters=num, **SETTINGS) for num in (1, 12))
+    one, many = (tune_margin(X, num_clusters=num, max_strength=np.inf, **SETTINGS) for num in (1, 12))
     assert one.cost * one.ell > 0.1 * 0.1 > many.cost * many.ell
     assert 0 < many.cost <= 0.1
     assert 0 < many.ell <= 0.1
@@ -40,15 +40,23 @@ def test_too_many_clusters_strengthen_the_margin_and_too_few_weaken_it(X):
 
 
 def test_a_margin_stays_within_the_reach_of_the_weights_and_the_cost_grows_on(X):
-    narrow = {**SETTINGS, "prior_scale": 0.02}
-    found = tune_margin(X, num_clusters=1, **narrow)
-    reach = 3 * 0.02 * np.sqrt(2 * np.mean(np.sum(X**2, 1)))
+    narrow = {**SETTINGS, "prior_scale": 0.03}
+    found = tune_margin(X, num_clusters=1, max_strength=np.inf, **narrow)
+    reach = 2 * 0.03 * np.sqrt(2 * np.mean(np.sum(X**2, 1)))
     ell, cost = found.trace["ell"], found.trace["cost"]
     assert 0.1 < reach < 0.2
     assert np.all(ell <= reach)
     assert cost.max() > 1
     wide = tune_margin(X, num_clusters=1, ell=5.0, **narrow)
     assert np.all(wide.trace["ell"] == 5.0)  # as wide as it was given, or narrower
+
+
+def test_a_margin_grows_no_stronger_than_it_may(X):
+    found, beyond = (tune_margin(X, num_clusters=1, cost=cost, max_strength=0.3, **SETTINGS) for cost in (0.1, 50.0))
+    strength = found.trace["cost"] * found.trace["ell"]
+    assert strength.max() == pytest.approx(0.3)
+    assert np.all(found.trace["num_clusters"][strength < 0.299] > 1)  # what it was too weak to change
+    assert np.all(beyond.trace["cost"] * beyond.trace["ell"] <= 5.0 + 1e-5)  # as strong as it was given, or weaker
 
 
 def test_the_number_without_a_margin_is_aimed_at_where_none_is_given(X):
@@ -90,6 +98,7 @@ def test_a_full_buffer_is_told(X):
         ({"num_clusters": 0}, "num_clusters must be at least 1 or None, found 0"),
         ({"cost": 0.0}, "cost must be positive"),
         ({"ell": -1.0}, "ell must be positive"),
+        ({"max_strength": 0.0}, "max_strength must be positive"),
     ],
 )
 def test_bad_arguments(X, arguments, message):

@@ -189,6 +189,7 @@ class PosteriorClustering(ClusterMixin, BaseEstimator):
     :param n_clusters: how many clusters the margin is tuned for; None for as many as ``dpgmm`` has.
     :param cost: ``c`` of a margin that is given, from where the mixture without one has led; so is ``ell``.
     :param ell: the margin.
+    :param max_strength: of a margin that is tuned, the largest ``cost * ell``.
     :param num_tuning: sweeps that tune the margin, or without one if it is given.
     :param num_warmup: sweeps before the draws, with the margin fixed.
     :param num_samples: draws.
@@ -212,6 +213,7 @@ class PosteriorClustering(ClusterMixin, BaseEstimator):
         n_clusters=None,
         cost=None,
         ell=None,
+        max_strength=2.0,
         num_tuning=600,
         num_warmup=100,
         num_samples=100,
@@ -223,6 +225,7 @@ class PosteriorClustering(ClusterMixin, BaseEstimator):
         self.n_clusters = n_clusters
         self.cost = cost
         self.ell = ell
+        self.max_strength = max_strength
         self.num_tuning = num_tuning
         self.num_warmup = num_warmup
         self.num_samples = num_samples
@@ -268,6 +271,7 @@ class PosteriorClustering(ClusterMixin, BaseEstimator):
             X,
             num_clusters=self.n_clusters,
             num_sweeps=self.num_tuning,
+            max_strength=self.max_strength,
             seed=seed,
             max_clusters=self.max_clusters_,
             prior_scale=self.prior_scale,

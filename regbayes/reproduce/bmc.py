@@ -153,7 +153,10 @@ FIG2 = Experiment(
     title="half-rings: clusters with and without a margin",
     duration=("10 minutes", "7 minutes"),
     settings=("Half-rings",),
-    methods={name: METHODS[name] for name in ("k-means", "DPGMM", "DPMMGM")},
+    methods={
+        **{name: METHODS[name] for name in ("k-means", "DPGMM")},
+        "DPMMGM": posterior("dpmmgm", n_clusters=2, max_strength=np.inf),
+    },
     metrics=CLUSTERS,
     cell=partial(clustering_cell, keep=True),
     paper={},

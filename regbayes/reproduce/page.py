@@ -18,8 +18,8 @@ Made by `make pages` from the files of `docs/results/`, which `regbayes reproduc
 cell with its seed, settings and versions.
 
 Means with standard deviations over seeds in brackets. The difference is ours less the paper's, in standard errors of
-both means, the paper's taken as over as many repetitions as ours; there is none where neither tells a spread. *Agrees*
-is within two of them, *higher* and *lower* are beyond. What is known of the differences stands below each table."""
+both means, the paper's rounded and taken as over as many repetitions as ours; there is none where neither tells a
+spread. *Agrees* is within two of them, *higher* and *lower* are beyond. What is known of the differences stands below each table."""
 
 
 def reproduction_page(experiments: Mapping[str, Experiment], folder: str | os.PathLike[str]) -> str:
@@ -74,19 +74,20 @@ def _run(experiment: Experiment, record: Mapping[str, Any]) -> str:
 
 def _row(experiment: Experiment, entry: Mapping[str, Any]) -> tuple[str, ...]:
     metric, paper, ours = experiment.metrics[entry["metric"]], entry["paper"], entry["ours"]
-    z = _difference(paper, ours)
+    z = _difference(paper, ours, metric.digits)
     apart = "-" if z is None else f"{z:+.1f}"
     verdict = "-" if z is None else "agrees" if abs(z) <= AGREES else "higher" if z > 0 else "lower"
     numbers = number(paper, metric.digits), number(ours, metric.digits)
     return entry["setting"], entry["method"], metric.heading, *numbers, apart, verdict
 
 
-def _difference(paper: Mapping[str, Any], ours: Mapping[str, Any]) -> float | None:
+def _difference(paper: Mapping[str, Any], ours: Mapping[str, Any], digits: int) -> float | None:
     """In standard errors; None where it cannot be told."""
     if paper["mean"] is None or ours["mean"] is None:
         return None
-    error = (((paper["sd"] or 0.0) ** 2 + (ours["sd"] or 0.0) ** 2) / ours["num_seeds"]) ** 0.5
-    return (ours["mean"] - paper["mean"]) / error if error > 0 else None
+    spread = (((paper["sd"] or 0.0) ** 2 + (ours["sd"] or 0.0) ** 2) / ours["num_seeds"]) ** 0.5
+    rounding = 10.0**-digits / 12**0.5  # of a number that may be anywhere in an interval of that length
+    return (ours["mean"] - paper["mean"]) / (spread**2 + rounding**2) ** 0.5 if spread > rounding / 10 else None
 
 
 def _pair(experiment: Experiment, entry: Mapping[str, Any]) -> tuple[str, ...]:
