@@ -19,7 +19,8 @@ cell with its seed, settings and versions.
 
 Means with standard deviations over seeds in brackets. The difference is ours less the paper's, in standard errors of
 both means, the paper's rounded and taken as over as many repetitions as ours; there is none where neither tells a
-spread. *Agrees* is within two of them, *higher* and *lower* are beyond. What is known of the differences stands below each table."""
+spread. *Agrees* is within two of them, *higher* and *lower* are beyond. What is known of the differences stands below
+each table."""
 
 
 def reproduction_page(experiments: Mapping[str, Experiment], folder: str | os.PathLike[str]) -> str:
