@@ -88,11 +88,13 @@ def test_hyper_parameters_of_a_program_are_parameters():
     assert "variance=0.5" in repr(model)
 
 
-def test_a_full_buffer_is_told():
+def test_a_full_buffer_is_doubled_until_it_suffices():
     X, y, _ = datasets.make_m2dpm_setting2(60, 2, 6, seed=0)
     model = PosteriorClassifier("isvm", "collapsed", num_warmup=5, num_samples=5, max_clusters=2, variance=0.01)
-    with pytest.raises(ValueError, match="raise max_clusters"):
-        model.fit(X, y)
+    most = max(len(np.unique(z)) for z in model.fit(X, y).draws_["z"])
+    assert 2 < most <= model.max_clusters_ <= 64
+    assert model.get_params()["max_clusters"] == 2
+    assert set(model.predict(X).tolist()) <= {0, 1}
 
 
 # ----- Evaluation

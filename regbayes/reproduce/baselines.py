@@ -1,6 +1,7 @@
 """What the papers compare with, and posteriors, as scikit-learn estimators."""
 
 import functools
+import inspect
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -90,9 +91,11 @@ class PosteriorClassifier(ClassifierMixin, BaseEstimator):
     :param num_samples: draws of each chain.
     :param num_chains: chains, one after the other.
     :param random_state: seed of the draws.
-    :param options: hyper-parameters of the program, which a search may change like any other parameter.
+    :param options: hyper-parameters of the program, which a search may change like any other parameter; the slots of
+        its buffer, ``max_clusters``, are doubled until they suffice.
 
-    Attributes: ``classes_``; ``draws_``, site -> draws of all chains; ``n_features_in_``.
+    Attributes: ``classes_``; ``draws_``, site -> draws of all chains; ``max_clusters_``, that sufficed;
+    ``n_features_in_``.
 
     >>> from regbayes.datasets import make_m2dpm_setting1
     >>> X, y, truth = make_m2dpm_setting1(100, 2)
@@ -137,12 +140,15 @@ class PosteriorClassifier(ClassifierMixin, BaseEstimator):
         traced = {key: value for key, value in self.options.items() if isinstance(value, float)}
         bound = {key: value for key, value in self.options.items() if key not in traced}
         bound["num_classes"] = len(self.classes_)
-        draw = sampler(self.program, self.kernel, self.num_warmup, self.num_samples, tuple(sorted(bound.items())))
         seed = check_random_state(self.random_state).randint(2**31)
         keys = random.split(random.key(seed), self.num_chains)
-        draws, overflow = draw(keys, None, (X, y.astype(np.int32)), traced)
-        if np.any(overflow):
-            raise ValueError("max_clusters is too small for these data: the posterior needs more; raise max_clusters")
+        slots = inspect.signature(zoo.ENTRIES[self.program].program).parameters["max_clusters"].default
+        self.max_clusters_, overflow = bound.get("max_clusters", slots), True
+        while np.any(overflow):
+            bound["max_clusters"] = self.max_clusters_
+            draw = sampler(self.program, self.kernel, self.num_warmup, self.num_samples, tuple(sorted(bound.items())))
+            draws, overflow = draw(keys, None, (X, y.astype(np.int32)), traced)
+            self.max_clusters_ *= 1 + bool(np.any(overflow))
         self.draws_ = {site: np.concatenate(values) for site, values in draws.items()}
         return self
 
