@@ -161,8 +161,8 @@ def speed(rounds, num_tokens, warmup):
         print(f"{name:<22} best {max(values) / 1e6:6.2f} Mtoken/s")
     pairs = [
         ("medlda", "SLDAModel", 1.0),
-        ("medlda", "SLDAModel, classes", None),
-        ("medlda, two classes", "SLDAModel", None),
+        ("medlda", "SLDAModel, classes", 1.0),
+        ("medlda, two classes", "SLDAModel", 1.0),
         ("no margin", "LDAModel", 0.5),
     ]
     data = f"{N:,} tokens, {TOPICS} topics"
