@@ -62,7 +62,7 @@ def half_rings(args):
     X, _ = datasets.make_half_rings(args.num_data, seed=args.seed)
     X = StandardScaler().fit_transform(X).astype(np.float32)
     settings = {"max_strength": np.inf, "prior_scale": PRIOR_SCALE, **make_priors(2)}
-    tuned = tune_margin(X, num_clusters=2, num_sweeps=args.num_warmup, seed=args.seed, **settings)
+    tuned = tune_margin(X, num_clusters=2, num_sweeps=3 * args.num_warmup, seed=args.seed, **settings)
     margin = {"cost": tuned.cost, "ell": tuned.ell, "prior_scale": PRIOR_SCALE}
     draws = {
         "DPGMM": run_inference(make_mcmc(dpgmm_collapsed(), args), X, args.seed),

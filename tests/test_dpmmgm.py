@@ -295,12 +295,17 @@ def test_no_cost_is_the_mixture_of_gaussians():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "margin"),
-    [("wine", {}), ("seeds", {}), ("half-rings", {}), ("half-rings", {"cost": 0.01, "ell": 1.0})],
+    ("name", "margin", "num_samples"),
+    [
+        ("wine", {}, 10_000),
+        ("seeds", {}, 3000),
+        ("half-rings", {}, 3000),
+        ("half-rings", {"cost": 0.01, "ell": 1.0}, 3000),
+    ],
     ids=["wine", "seeds", "half-rings", "half-rings, several clusters"],
 )
-def test_chains_from_far_apart_agree(name, margin):
-    agree(dpmmgm_collapsed, dpmmgm, far_apart_data(name), 3000, num_slots=64, **margin)
+def test_chains_from_far_apart_agree(name, margin, num_samples):
+    agree(dpmmgm_collapsed, dpmmgm, far_apart_data(name), num_samples, num_slots=64, **margin)
 
 
 @pytest.mark.slow
