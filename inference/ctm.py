@@ -21,6 +21,7 @@ from numpyro.infer.gibbs import GIBBS_SITES_KWARG
 from ..models import Corpus, FlooredDirichlet, KnownLabels, ctm, tokens_of
 from ..models import host as on_cores
 from ..models.topics import check_landmarks, floored
+from . import token_sweeps
 from .mixtures import counts_of
 from .moves import Conditional, Move
 from .target import Sites, Target
@@ -76,17 +77,34 @@ def known_or(landmarks: Any, logits: jax.Array) -> KnownLabels:
     return KnownLabels(logits, jnp.full(len(logits), -1) if landmarks is None else landmarks)
 
 
-def draw_tables(key: jax.Array, n: jax.Array, a: jax.Array, most: int) -> jax.Array:
+def draw_tables(
+    key: jax.Array,
+    n: jax.Array,
+    base: jax.Array,
+    group: jax.Array,
+    most: int,
+    host: bool,
+    uniforms: jax.Array | None = None,
+) -> jax.Array:
     """Tables of Chinese restaurants with ``n`` customers and concentration ``a``: ``sum_{i<n} Bernoulli(a/(a + i))``.
 
+    :param n: (R, T) counts, in the numbers' own type.
+    :param base: (G, T) concentrations, by group.
+    :param group: (R,) the rows' groups.
     :param most: at least the sum of ``n``.
+    :param host: as for :func:`~regbayes.inference.topics.sweep_tokens`.
+    :param uniforms: (most,), one for each customer in turn.
     """
-    sizes, a = jnp.ravel(n).astype(jnp.int32), jnp.broadcast_to(a, n.shape)
+    if host:
+        uniforms = jnp.zeros(0, n.dtype) if uniforms is None else uniforms
+        result = jax.ShapeDtypeStruct(n.shape, n.dtype)
+        return on_cores.call(token_sweeps.tables, result, n, base, group, on_cores.seed_of(key), uniforms)
+    sizes, a = jnp.ravel(n).astype(jnp.int32), jnp.ravel(base[group])
     customer, ends = jnp.arange(most, dtype=jnp.int32), jnp.cumsum(sizes)
     table = jnp.repeat(jnp.arange(len(sizes), dtype=jnp.int32), sizes, total_repeat_length=most)
-    before = (customer - (ends - sizes)[table]).astype(a.dtype)
-    mass = jnp.ravel(a)[table]
-    opens = (random.uniform(key, (most,), a.dtype) * (mass + before) < mass) & (customer < ends[-1])
+    before, mass = (customer - (ends - sizes)[table]).astype(a.dtype), a[table]
+    uniforms = random.uniform(key, (most,), a.dtype) if uniforms is None else uniforms
+    opens = (uniforms * (mass + before) < mass) & (customer < ends[-1])
     return jnp.zeros(len(sizes), a.dtype).at[table].add(opens).reshape(n.shape)
 
 
@@ -101,12 +119,15 @@ class ClusterProportions(Move):
     Documents' tables ``m_it ~ CRT(n_it, alpha mu_kt)`` are multinomial draws of ``mu_k``; with ``mu_k`` integrated out
     their sums ``M_kt`` have tables ``r_kt ~ CRT(M_kt, alpha_1 mu_0t)``, multinomial draws of ``mu_0``. So
     ``mu_0 ~ Dir(alpha_0/T + r_.t)``, ``mu_k ~ Dir(alpha_1 mu_0 + M_k)``, and the tables are forgotten.
+
+    :param host: see :class:`~regbayes.inference.TokenSweep`.
     """
 
     num_keys = 4
 
-    def __init__(self) -> None:
+    def __init__(self, host: bool | None = None) -> None:
         super().__init__(("mu0", "mu"))
+        self._host = host
 
     def start(self, key, z, tuning):
         return {site: jnp.full_like(z[site], 1 / z[site].shape[-1]) for site in self.sites}
@@ -121,9 +142,10 @@ class ClusterProportions(Move):
         corpus, (_, alpha_1, alpha) = target.call(corpus_of), target.call(masses)
         mu0, mu, y = z["mu0"], z["mu"], z["y"]
         n = corpus.counts(z["z"], mu.shape[1], mu.dtype)
-        m = draw_tables(keys[0], n, floored(alpha * mu)[y], corpus.num_tokens)
+        most, host = corpus.num_tokens, on_cores.wanted(self._host)
+        m = draw_tables(keys[0], n, floored(alpha * mu), y, most, host)
         M = jnp.zeros_like(mu).at[y].add(m)
-        return n, M, draw_tables(keys[1], M, floored(alpha_1 * mu0), corpus.num_tokens)
+        return n, M, draw_tables(keys[1], M, floored(alpha_1 * mu0)[None], jnp.zeros(len(mu), int), most, host)
 
     def step(self, keys, z, log_joint, target, tuning):
         given = {**target.given, **z}
@@ -183,9 +205,9 @@ class RedrawDocuments(Move):
 
     def step(self, keys, z, log_joint, target, tuning):
         old = {**target.given, **z}
-        host = on_cores.available() if self._host is None else self._host
+        host = on_cores.wanted(self._host)
         tokens, landmarks = target.call(self.tokens, old), target.call(landmarks_of)
-        logits = self._proposal(old, tokens)
+        logits = self._proposal(old, tokens, host)
         new = {**old, "y": known_or(landmarks, logits).sample(keys[0]).astype(z["y"].dtype)}
         other = tokens._replace(group=new["y"].astype(jnp.int32))
         new["z"], weight = impute_tokens(keys[1], other, None, host)
@@ -195,13 +217,13 @@ class RedrawDocuments(Move):
         topics = jnp.where(accept[tokens.corpus.documents], new["z"].astype(z["z"].dtype), z["z"])
         return {**z, "y": jnp.where(accept, new["y"], z["y"]), "z": topics}, None
 
-    def _proposal(self, z: Sites, tokens: Tokens) -> jax.Array:
+    def _proposal(self, z: Sites, tokens: Tokens, host: bool) -> jax.Array:
         """(D, K) log probabilities of labels, up to a constant for each document."""
         corpus, base = tokens.corpus, tokens.base
         alpha = jnp.sum(base, axis=1)
         logs = jnp.log((base / alpha[:, None]) @ floored(z["phi"]))
         rate = (1 + alpha) / (corpus.lengths.astype(base.dtype)[:, None] + alpha)
-        return jnp.log(z["gamma"]) + rate * _sums(corpus, logs).T
+        return jnp.log(z["gamma"]) + rate * sum_words(corpus, logs, host)
 
     def _label(self, z: Sites, logits: jax.Array, target) -> jax.Array:
         """(D,) the label's log probability in the program, and what it pays, less that of the proposal."""
@@ -237,7 +259,7 @@ def from_landmarks(key: jax.Array, z: Sites, X, landmarks, **_) -> Sites:
         counts = jnp.zeros((K, corpus.num_words), dtype).at[jnp.maximum(label, 0), corpus.words].add(label >= 0)
         others = jnp.sum(counts, axis=0) - counts + SMOOTHING
         logs = jnp.log(others) - jnp.log(jnp.sum(others, axis=1, keepdims=True))
-        nearest = jnp.where(jnp.any(known >= 0), jnp.argmin(_sums(corpus, logs), axis=0), y)
+        nearest = jnp.where(jnp.any(known >= 0), jnp.argmin(sum_words(corpus, logs, on_cores.available()), axis=1), y)
         y = jnp.where(known >= 0, known, nearest).astype(y.dtype)
     own = jnp.maximum((T - y + K - 1) // K, 1)  # topics of the document's cluster
     u = random.uniform(key, z["z"].shape, dtype)
@@ -245,10 +267,13 @@ def from_landmarks(key: jax.Array, z: Sites, X, landmarks, **_) -> Sites:
     return {"y": y, "z": (topic % T).astype(z["z"].dtype)}
 
 
-def _sums(corpus: Corpus, rows: jax.Array) -> jax.Array:
-    """(K, D) sums over documents' tokens of what ``rows`` (K, V) give their words."""
+def sum_words(corpus: Corpus, rows: jax.Array, host: bool) -> jax.Array:
+    """(D, K) sums over documents' tokens of what ``rows`` (K, V) give their words."""
+    if host:
+        result = jax.ShapeDtypeStruct((corpus.num_documents, len(rows)), rows.dtype)
+        return on_cores.call(token_sweeps.sums, result, corpus.words, corpus.offsets, rows.T)
     zeros = jnp.zeros(corpus.num_documents, rows.dtype)
-    return lax.map(lambda row: zeros.at[corpus.documents].add(row[corpus.words]), rows)
+    return lax.map(lambda row: zeros.at[corpus.documents].add(row[corpus.words]), rows).T
 
 
 def num_clusters_used(z: Sites) -> jax.Array:
@@ -274,7 +299,7 @@ def ctm_collapsed(model: Callable = ctm, *, host: bool | None = None) -> TopicKe
     """
     moves = [
         Probabilities("phi", phi_given_z),
-        ClusterProportions(),
+        ClusterProportions(host),
         Probabilities("gamma", gamma_given_y),
         *document_moves(tokens, y_given_z, host=host),
     ]

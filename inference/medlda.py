@@ -218,7 +218,7 @@ def _average(
 ) -> Any:
     """The average over draws, or each, of a function of new documents' shares (n, T) and the draw, after sweeps."""
     (S, T, _), dtype = draws["phi"].shape, draws["phi"].dtype
-    on_host = on_cores.available() if host is None else host
+    on_host = on_cores.wanted(host)
 
     def visit(corpus: Corpus, z: jax.Array, step: tuple) -> tuple:
         key, draw = step

@@ -88,7 +88,7 @@ def mmctm_collapsed(model: Callable = mmctm, *, overrelaxation: float = 0.5, hos
     """
     moves = [
         Probabilities("phi", phi_given_z),
-        ctm.ClusterProportions(),
+        ctm.ClusterProportions(host),
         Probabilities("gamma", ctm.gamma_given_y),
         ClassWeights(labels, overrelaxation),
         CommonShift("eta", mean_eta),

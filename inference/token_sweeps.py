@@ -85,6 +85,25 @@ def impute(
     host.in_parts(lambda a, b: _imputed(a, b, *rest), host.edges_of(offsets))
 
 
+def tables(
+    out: np.ndarray, n: np.ndarray, base: np.ndarray, group: np.ndarray, seed: np.ndarray, uniforms: np.ndarray
+) -> None:
+    """Tables of Chinese restaurants, as :func:`regbayes.inference.ctm.draw_tables` has them.
+
+    :param out: (R, T) tables.
+    :param n: (R, T) customers.
+    :param base: (G, T) concentrations, by group; it and the others as for :func:`sweep`.
+    """
+    starts = np.append(0, np.cumsum(n.sum(1, dtype=np.int64)))
+    rest = (out, n, base, group, starts, host.join(seed), uniforms)
+    host.in_parts(lambda a, b: _tables(a, b, *rest), host.edges_of(starts))
+
+
+def sums(out: np.ndarray, words: np.ndarray, offsets: np.ndarray, columns: np.ndarray) -> None:
+    """Sums over documents' tokens of what ``columns`` (V, K) give their words, in ``out`` (D, K)."""
+    host.in_parts(lambda a, b: _sums(a, b, out, words, offsets, columns), host.edges_of(offsets))
+
+
 @host.compiled(inline="always")
 def _pick(p, height, T):
     """The topic where the running sum of the weights passes ``height``: four at a time, then one."""
@@ -250,3 +269,29 @@ def _imputed(first, last, words, offsets, z, fresh, seed, uniforms, columns, bas
                 z[l] = z.dtype.type(_pick(p, real(u) * total, T))
             w[z[l]] += real(1)
         logs[d] = weight
+
+
+@compiled
+def _tables(first, last, out, n, base, group, starts, seed, uniforms):
+    for d in range(first, last):
+        customer = starts[d]
+        for t in range(n.shape[1]):
+            a, m = base[group[d], t], 0
+            for i in range(int(n[d, t])):
+                u = uniforms[customer] if len(uniforms) > 0 else uniform(seed + GOLDEN * np.uint64(customer + 1))
+                m += u * (a + i) < a
+                customer += 1
+            out[d, t] = m
+
+
+@compiled
+def _sums(first, last, out, words, offsets, columns):
+    K = columns.shape[1]
+    total = np.zeros(K)
+    for d in range(first, last):
+        total[:] = 0
+        for l in range(offsets[d], offsets[d + 1]):
+            for k in range(K):
+                total[k] += columns[words[l], k]
+        for k in range(K):
+            out[d, k] = total[k]

@@ -232,7 +232,7 @@ class TokenSweep(Move):
     @property
     def host(self) -> bool:
         """Whether compiled code makes the sweep."""
-        return on_cores.available() if self._host is None else self._host
+        return on_cores.wanted(self._host)
 
     def start(self, key, z, tuning):
         """Any topic for any token: topics drawn from a sparse prior would hold on to what they are."""

@@ -32,6 +32,11 @@ def available() -> bool:
     return njit is not None and jax.default_backend() == "cpu"
 
 
+def wanted(host: bool | None) -> bool:
+    """What was asked for; whether it is :func:`available` if nothing was."""
+    return available() if host is None else host
+
+
 def compiled(**options: Any) -> Callable:
     """A decorator for functions that Numba compiles; without it they are left alone, and not to be called."""
     return (lambda f: f) if njit is None else njit(nogil=True, **options)

@@ -31,6 +31,7 @@ from regbayes.inference import (
     mmctm_collapsed,
     mmctm_predict,
 )
+from regbayes.inference.ctm import draw_tables, sum_words
 from regbayes.inference.topics import (
     Margin,
     Tokens,
@@ -279,6 +280,35 @@ def test_topics_are_imputed_and_weighed():
         joint = log_topics(n, base)
         np.add.at(joint, np.asarray(corpus.documents), np.log(columns[np.asarray(corpus.words), z]))
         np.testing.assert_allclose(joint, law + np.asarray(logs), rtol=1e-10, atol=1e-10)
+
+
+def test_tables_are_drawn_the_same():
+    """Both ways draw the same tables, and as many as a Chinese restaurant has: ``sum_{i<n} a/(a + i)`` on average."""
+    with jax.enable_x64(True):
+        tokens, z = problem("none", jnp.float64, rate=20.0)
+        n, most = tokens.corpus.counts(z, 11, jnp.float64), tokens.corpus.num_tokens + 5
+        run = jax.jit(draw_tables, static_argnames=("most", "host"))
+        given = n, tokens.base, tokens.group, most
+        uniforms = random.uniform(random.key(0), (most,), jnp.float64)
+        found = [run(random.key(0), *given, host=host, uniforms=uniforms) for host in (True, False)]
+        np.testing.assert_array_equal(*found)
+        a = tokens.base[tokens.group][:, :, None]
+        opens = jnp.where(jnp.arange(int(n.max())) < n[:, :, None], a / (a + jnp.arange(int(n.max()))), 0.0)
+        error = float(jnp.sum(opens * (1 - opens))) ** 0.5
+        for host in (True, False):
+            draws = jnp.stack([run(random.key(k), *given, host=host) for k in range(20)])
+            assert np.all(draws <= n)
+            assert np.all((draws > 0) == (n > 0))
+            assert abs(float(jnp.sum(draws)) / 20 - float(jnp.sum(opens))) < 4 * error / 20**0.5
+
+
+def test_words_are_summed_the_same():
+    with jax.enable_x64(True):
+        corpus = problem("none", jnp.float64)[0].corpus
+        rows = random.normal(random.key(0), (5, corpus.num_words), jnp.float64)
+        wanted = jnp.zeros((corpus.num_documents, 5)).at[corpus.documents].add(rows.T[corpus.words])
+        for host in (True, False):
+            np.testing.assert_allclose(sum_words(corpus, rows, host), wanted, rtol=1e-12, atol=1e-12)
 
 
 def test_sweeps_in_single_precision_have_the_same_conditionals():
