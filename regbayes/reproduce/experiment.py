@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from joblib import Parallel, delayed
 from matplotlib.figure import Figure
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import accuracy_score, f1_score
 from sklearn.model_selection import GridSearchCV, ParameterGrid, StratifiedGroupKFold, StratifiedKFold
@@ -23,10 +23,9 @@ from sklearn.model_selection import GridSearchCV, ParameterGrid, StratifiedGroup
 from .. import __version__
 from ..xla import ONE_THREAD, add_flag, make_room
 
-__all__ = ["Experiment", "Method", "Metric", "Options", "OtherSettings", "Part", "evaluate", "run_experiment"]
+__all__ = ["Experiment", "Method", "Metric", "Options", "OtherSettings", "Part", "choose", "evaluate", "run_experiment"]
 
 LIBRARIES = ("jax", "numpy", "numpyro", "scikit-learn", "scipy")
-LONG = 10.0  # seconds; a shorter fit is timed again, without compilation
 
 
 class Metric(NamedTuple):
@@ -144,13 +143,12 @@ def evaluate(method: Method, train: Part, test: Part, seed: int, options: Option
     :return: ``accuracy`` and ``f1`` (the classes' mean) in percent; ``seconds`` of a fit and its predictions without
         compilation, ``first_seconds`` with it, ``search_seconds`` of the cross-validation; ``chosen`` hyper-parameters.
     """
-    estimator, grid = method.estimator(seed, options.fast), method.candidates(options.fast)
     start = time.perf_counter()
-    chosen = _search(estimator, grid, train, seed, options)
+    chosen = choose(method, train, seed, options)
     search_seconds = time.perf_counter() - start
     times: list[float] = []
-    while len(times) < 2 and sum(times) < LONG:
-        fitted = clone(estimator).set_params(**chosen)
+    for _ in range(2):  # the first compiles
+        fitted = method.estimator(seed, options.fast).set_params(**chosen)
         start = time.perf_counter()
         found = fitted.fit(train.X, train.y).predict(test.X)
         times.append(time.perf_counter() - start)
@@ -164,8 +162,9 @@ def evaluate(method: Method, train: Part, test: Part, seed: int, options: Option
     }
 
 
-def _search(estimator: Any, grid: dict[str, list[Any]], train: Part, seed: int, options: Options) -> dict[str, Any]:
-    """The best of the grid; groups stay whole, and classes are spread over the folds."""
+def choose(method: Method, train: Part, seed: int, options: Options) -> dict[str, Any]:
+    """The best of the method's grid by cross-validation; groups stay whole, and classes are spread over the folds."""
+    estimator, grid = method.estimator(seed, options.fast), method.candidates(options.fast)
     candidates = list(ParameterGrid(grid))
     if len(candidates) == 1:
         return candidates[0]

@@ -15,7 +15,7 @@ from sklearn.svm import SVC, LinearSVC
 
 from .. import datasets, inference
 from .baselines import ClusterThenClassify, PosteriorClassifier
-from .experiment import ACCURACY, F1, SECONDS, Experiment, Method, Metric, Options, Part, evaluate
+from .experiment import ACCURACY, F1, SECONDS, Experiment, Method, Metric, Options, Part, choose, evaluate
 
 TIME = "Time: one fit with the chosen hyper-parameters and the predictions, without compilation."
 
@@ -95,7 +95,7 @@ def synthetic_cell(setting: str, method: Method | None, seed: int, options: Opti
         return {"accuracy": 100 * float(np.mean(truth.bayes(X[test], truth.z[test]) == y[test]))}
     whole, held_out, few = Part(X[train], y[train]), Part(X[test], y[test]), train[:NUM_SEARCH]
     if len(few) < len(train) and method.grid:
-        chosen = evaluate(method, Part(X[few], y[few]), held_out, seed, options)["chosen"]
+        chosen = choose(method, Part(X[few], y[few]), seed, options)
         method = replace(method, grid={key: [value] for key, value in chosen.items()})
     return evaluate(method, whole, held_out, seed, options)
 
