@@ -343,7 +343,7 @@ def test_a_posterior_as_a_clustering():
         topic_clustering("mmctm", num_start=20),
         pytest.param(topic_clustering("ctm", landmarks=False), marks=pytest.mark.slow),
         reproduce.topics.METHODS["SVM"],
-        reproduce.topics.METHODS["self-training SVM"],
+        reproduce.topics.METHODS["self-training SVM, tf-idf"],
     ],
     ids=["mmctm", "no landmarks", "svm", "self-training"],
 )

@@ -14,9 +14,11 @@ from scipy.optimize import linear_sum_assignment
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.manifold import TSNE
 from sklearn.metrics import silhouette_score
 from sklearn.model_selection import GridSearchCV, StratifiedKFold, train_test_split
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.semi_supervised import SelfTrainingClassifier
 from sklearn.svm import LinearSVC
 from sklearn.utils import check_random_state
@@ -182,6 +184,11 @@ class SelfTrainedSVM(ClassifierMixin, BaseEstimator):
         return self.model_.predict(X)
 
 
+def on_tf_idf(classifier: Any) -> Pipeline:
+    """The classifier on words weighted by how few of all documents, labelled or not, have them."""
+    return make_pipeline(TfidfTransformer(sublinear_tf=True), classifier)
+
+
 class Split(NamedTuple):
     """Documents to learn from, of which some labels are known (-1 where not), and others."""
 
@@ -236,14 +243,24 @@ METHODS = {
     "CTM": Method(lambda seed: TopicClustering("ctm", random_state=seed), fast=FAST),
     "CTM, no landmarks": Method(lambda seed: TopicClustering("ctm", landmarks=False, random_state=seed), fast=FAST),
     "SVM": Method(lambda seed: KnownOnly(LinearSVC(loss="hinge", max_iter=10_000, random_state=seed))),
-    "self-training SVM": Method(lambda seed: SelfTrainedSVM()),
+    "SVM, tf-idf": Method(
+        lambda seed: on_tf_idf(KnownOnly(LinearSVC(loss="hinge", max_iter=10_000, random_state=seed)))
+    ),
+    "self-training SVM, tf-idf": Method(lambda seed: on_tf_idf(SelfTrainedSVM())),
     "MMCTM": Method(
         lambda seed: TopicClustering("mmctm", num_start=50, num_warmup=30, random_state=seed),
         fast={**FAST, "num_start": 10},
     ),
 }
 
-COLUMNS = {"CTM": 0, "CTM, no landmarks": 0, "SVM": 1, "self-training SVM": 2, "MMCTM": 3}
+COLUMNS = {
+    "CTM": 0,
+    "CTM, no landmarks": 0,
+    "SVM": 1,
+    "SVM, tf-idf": 1,
+    "self-training SVM, tf-idf": 2,
+    "MMCTM": 3,
+}
 PAPER = {
     "20NEWS": {
         5: (17.22, 4.2, 37.13, 2.9, 39.36, 3.2, 56.70, 1.9),
@@ -286,16 +303,16 @@ TABLE2 = Experiment(
     notes=(
         "L documents of each class are labelled, 80% of all are seen, accuracy is on the other 20%.",
         "The paper's third row is a transductive SVM; ours takes its surest tenth for labels, in rounds.",
+        "The paper does not say what its SVMs see. On 20NEWS one of raw counts is below the paper's, one with tf-idf",
+        "weights above, and the rounds need those weights; with them they are above both topic models.",
         "MMCTM starts where 50 sweeps of CTM end, as in the paper; CTM by naive Bayes from the landmarks.",
         "Without landmarks CTM starts at random, and labelled documents only name its clusters. The paper does not say",
         "what its CTM knew; its numbers, below the half of R8 that is one class, are those of one that knew none.",
         "With landmarks CTM does about as well as MMCTM: topics adapt until nearly all documents keep their margin,",
         "and what is left of the loss moves few labels. The posterior is not at its best at the classes: on R8 a start",
         "at random reaches a higher log joint with other clusters, so accuracy falls slowly while a chain runs on.",
-        "On 20NEWS, with raw counts as in the paper, the SVM is below the paper's, and self-training makes it worse;",
-        "why is not known.",
     ),
-    compare=(("MMCTM", "CTM"), ("MMCTM", "CTM, no landmarks"), ("MMCTM", "SVM")),
+    compare=tuple(("MMCTM", other) for other in METHODS if other != "MMCTM"),
     side_by_side=True,
 )
 
