@@ -154,8 +154,8 @@ TABLE1 = Experiment(
         *DATA,
         "The standard deviation is over data sets, which differ much. F1 is the mean over the classes.",
         "Bayes knows the labels' law: nobody does better on average.",
-        "A mixture helps linear machines, most in Setting 3, as in the paper. One with an RBF kernel bends by itself: on",
-        "Settings 1 and 2 validation chooses a variance that leaves it one component, on Setting 3 two are no better.",
+        "A mixture helps linear machines, most in Setting 3, as in the paper. One with an RBF kernel bends by itself:",
+        "on Settings 1 and 2 validation chooses a variance that leaves it one component, on 3 two are no better.",
     ),
     compare=(("Linear-iSVM", "Linear-SVM"), ("RBF-iSVM", "RBF-SVM")),
 )
