@@ -317,7 +317,7 @@ def agree(make, program, X, num_samples, num_slots=48, **settings):
     """
 
     def mcmc(num_slots, num_warmup, num_samples):
-        kernel = make(functools.partial(program, max_clusters=num_slots), split_merge=3)
+        kernel = make(functools.partial(program, max_clusters=num_slots), split_merge=10)
         lengths = {"num_warmup": num_warmup, "num_samples": num_samples, "num_chains": 3}
         return MCMC(kernel, chain_method="sequential", progress_bar=False, **lengths)
 
@@ -486,7 +486,13 @@ def test_both_kernels_agree_on_larger_data():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kernel", KERNELS)
-@pytest.mark.parametrize(("name", "num_samples"), [("wine", 16_000), ("seeds", 2000), ("half-rings", 4000)])
-def test_chains_from_far_apart_agree(kernel, name, num_samples):
+@pytest.mark.parametrize(
+    ("name", "kernel", "num_samples"),
+    [
+        ("wine", "collapsed", 12_000),  # "slice" is not for so few data in so many dimensions
+        *[("seeds", kernel, 2000) for kernel in KERNELS],
+        *[("half-rings", kernel, 4000) for kernel in KERNELS],
+    ],
+)
+def test_chains_from_far_apart_agree(name, kernel, num_samples):
     agree(KERNELS[kernel], dpgmm, far_apart_data(name), num_samples)
