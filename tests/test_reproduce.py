@@ -343,10 +343,11 @@ def test_a_posterior_as_a_clustering():
         (topic_clustering("mmctm", num_start=20), 80),
         pytest.param(topic_clustering("ctm", landmarks=False), 80, marks=pytest.mark.slow),
         (reproduce.topics.METHODS["SVM"], 80),
+        (Method(lambda seed: reproduce.topics.SelfTrainedSVM()), 80),
         # Most of so few words are in most documents: what they weigh tells little.
         (reproduce.topics.METHODS["self-training SVM, tf-idf"], 65),
     ],
-    ids=["mmctm", "no landmarks", "svm", "self-training"],
+    ids=["mmctm", "no landmarks", "svm", "self-training", "self-training, tf-idf"],
 )
 def test_documents_with_a_few_labels(monkeypatch, method, least):
     small_corpus(monkeypatch)
