@@ -124,7 +124,7 @@ def dpgmm_collapsed(model: Callable = dpgmm, *, split_merge: int = 1) -> MoveKer
     """One label after the other by Student-t predictives.
 
     :param model: the program, with structural options bound: ``functools.partial(dpgmm, max_clusters=128)``.
-    :param split_merge: proposals to split or merge clusters, per sweep.
+    :param split_merge: proposals of :class:`~regbayes.inference.SplitMerge` per sweep.
     """
     return _kernel(model, CollapsedSweep(clusters, covered_by=COVERED_BY), split_merge, "dpgmm collapsed")
 
@@ -136,7 +136,7 @@ def dpgmm_slice(model: Callable = dpgmm, *, split_merge: int = 1) -> MoveKernel:
     do not agree after 6,000 sweeps. For so few data take :func:`dpgmm_collapsed`.
 
     :param model: the program, with structural options bound: ``functools.partial(dpgmm, max_clusters=128)``.
-    :param split_merge: proposals to split or merge clusters, per sweep.
+    :param split_merge: proposals of :class:`~regbayes.inference.SplitMerge` per sweep.
     """
     return _kernel(model, CollapsedSlice(clusters, covered_by=COVERED_BY), split_merge, "dpgmm slice")
 

@@ -13,6 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
 from jax import lax, random
+from jax.scipy.linalg import solve_triangular
+from jax.scipy.special import gammaln
 
 from ..models import HingeOmega, InformationNormal, dpmmgm
 from ..models.data import check_features
@@ -170,14 +172,14 @@ def mixture(z: Sites, X, **settings) -> Mixture:
     """
     program, scale = clusters(z, X, **settings), scale_of(z, X, **settings)
     assert program.margin is not None
-    (_, c, ell), n = program.margin, len(program.data)
+    (A, c, ell), n = program.margin, len(program.data)
 
     def draw(key: jax.Array, z: Sites, slots: jax.Array, now: jax.Array, then: jax.Array) -> tuple[Sites, jax.Array]:
         key_new, key_fresh = random.split(key)
 
         def side(given: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
             groups, held = given
-            labels = jnp.where(groups[0], slots[0], jnp.where(groups[1], slots[1], z["z"]))
+            labels = jnp.select([*groups], [*slots], z["z"])
             return _weights(key_new, {**z, "z": labels}, program, scale, slots, jnp.any(groups, 1), held)
 
         # One after the other, which compiles once.
@@ -186,9 +188,12 @@ def mixture(z: Sites, X, **settings) -> Mixture:
         eta = z["eta"].at[slots].set(jnp.where(jnp.any(then, 1)[:, None], drawn[0], fresh))
         return {"eta": eta}, logs[0] - logs[1]
 
-    def guess(size: jax.Array, num: jax.Array) -> tuple[jax.Array, jax.Array]:
-        alone = num == 1
-        return -2 * c * ell * n * alone, c * ell * (size + n * alone)
+    # A margin moves by what the scores can be: some standard deviations of their prior.
+    reach = jnp.minimum(ell, 3 * scale * jnp.sqrt(jnp.sum(A**2, axis=1)))
+
+    def guess(union: jax.Array, num: jax.Array, num_then: jax.Array) -> tuple[jax.Array, jax.Array]:
+        now, then = num > 1, num_then > 1
+        return 2 * c * ell * n * (1.0 * now - then), c * jnp.sum(jnp.where(union | (now != then), reach, 0.0))
 
     return mixture_of(program, explicit=False)._replace(shared=Shared(draw, guess))
 
@@ -264,7 +269,7 @@ def scatter(
 def _weights(
     key: jax.Array, z: Sites, program: Clusters, scale: jax.Array, slots: jax.Array, free: jax.Array, held: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Weights (2, p) of the ``free`` among two slots, and the log of margin times prior over the proposal's density.
+    """Weights (g, p) of the ``free`` among g slots, and the log of margin times prior over the proposal's density.
 
     :param held: take the current weights for the draw, as the way back does.
     """
@@ -283,60 +288,62 @@ def _weights(
     value = jnp.where(held, jnp.ravel(z["eta"][slots]), law.sample(key))
     # The weights of a slot that is not free are not drawn: independent in the fit, they stay out of the density.
     value = jnp.where(jnp.repeat(free, p), value, mean)
-    eta = value.reshape(2, p)
+    eta = value.reshape(-1, p)
     s = A @ eta.T
     best = jnp.max(jnp.where(free, s + jnp.where(mine, 0.0, ell), -jnp.inf), axis=1)
     loss = jnp.maximum(fixed, best) - own_fixed - jnp.sum(jnp.where(mine, s, 0.0), axis=1)
     log_prior = dist.Normal(0.0, scale).log_prob(value)
     log_prior = jnp.sum(jnp.where(jnp.repeat(free, p), log_prior, 0.0))
-    return eta, -2 * c * jnp.sum(loss) + log_prior - _log_t(law, value, jnp.all(free))
+    return eta, -2 * c * jnp.sum(loss) + log_prior - _log_t(law, value, jnp.repeat(free, p))
 
 
-def _log_t(law: dist.MultivariateStudentT, value: jax.Array, both: jax.Array) -> jax.Array:
-    """Log density of the whole vector, or of its first half, which is independent of the second up to the scale."""
-    half = law.event_shape[0] // 2
-    first = dist.MultivariateStudentT(law.df, law.loc[:half], law.scale_tril[:half, :half])
-    return jnp.where(both, law.log_prob(value), first.log_prob(value[:half]))
+def _log_t(law: dist.MultivariateStudentT, value: jax.Array, free: jax.Array) -> jax.Array:
+    """Log density of the ``free`` entries; the others are independent of them up to the scale, and at their mean."""
+    df, num, root = law.df, jnp.sum(free), law.scale_tril
+    square = jnp.sum(solve_triangular(root, value - law.loc, lower=True) ** 2)
+    log_det = jnp.sum(jnp.where(free, jnp.log(jnp.diagonal(root)), 0.0))
+    log_constant = gammaln((df + num) / 2) - gammaln(df / 2) - num / 2 * jnp.log(df * jnp.pi)
+    return log_constant - log_det - (df + num) / 2 * jnp.log1p(square / df)
 
 
 def fit_margin(
     A: jax.Array, mine: jax.Array, free: jax.Array, fixed: jax.Array, cost: jax.Array, ell: jax.Array, precision
 ) -> tuple[jax.Array, jax.Array]:
-    """A Gaussian fit of the weights of two clusters given those of all others, as :func:`fit_classes` of all.
+    """A Gaussian fit of the weights of some clusters given those of all others, as :func:`fit_classes` of all.
 
     :param A: (n, p) inputs.
-    :param mine: (n, 2) whether a datum is in either.
-    :param free: (2,) whether either is to be fitted; the other keeps its prior.
+    :param mine: (n, g) whether a datum is in each of them.
+    :param free: (g,) whether each is to be fitted; the others keep their prior.
     :param fixed: (n,) the largest score, margin added, of the other clusters.
     :param cost: ``c``.
     :param ell: the margin.
     :param precision: of the weights' prior.
-    :return: the mean (2 p,) and the lower Cholesky factor (2 p, 2 p) of the covariance.
+    :return: the mean (g p,) and the lower Cholesky factor (g p, g p) of the covariance.
     """
-    p = A.shape[1]
+    p, g = A.shape[1], len(free)
     own = mine.astype(A.dtype)
     offsets = jnp.where(free, ell * (1 - own), -jnp.inf)
 
     def spread(root: jax.Array) -> jax.Array:
-        roots = root.reshape(2, p, 2 * p)
+        roots = root.reshape(g, p, g * p)
         roots = roots - roots.mean(0)
-        covariance = jnp.einsum("ldr,ler->de", roots, roots) / 2
+        covariance = jnp.einsum("ldr,ler->de", roots, roots) / g
         return jnp.sqrt(jnp.sum((A @ covariance) * A, axis=1))
 
     def derivatives(m: jax.Array, s: jax.Array) -> tuple[jax.Array, jax.Array]:
         temperature = jnp.sqrt(6.0) / jnp.pi * s[:, None]
-        values = jnp.concatenate([A @ m.reshape(2, p).T + offsets, fixed[:, None]], axis=1)
-        q = jax.nn.softmax(values / temperature, axis=1)[:, :2]
+        values = jnp.concatenate([A @ m.reshape(g, p).T + offsets, fixed[:, None]], axis=1)
+        q = jax.nn.softmax(values / temperature, axis=1)[:, :g]
         gradient = 2 * cost * (q - own).T @ A
-        curvature = 2 * cost / temperature[..., None] * q[:, :, None] * (jnp.eye(2) - q[:, None, :])
+        curvature = 2 * cost / temperature[..., None] * q[:, :, None] * (jnp.eye(g) - q[:, None, :])
         hessian = jnp.einsum("nd,njk,ne->jdke", A, curvature, A, optimize="optimal")
-        return jnp.ravel(gradient), hessian.reshape(2 * p, 2 * p)
+        return jnp.ravel(gradient), hessian.reshape(g * p, g * p)
 
     def change(w: jax.Array) -> jax.Array:
-        return jnp.max(jnp.abs(A @ w.reshape(2, p).T), axis=1)
+        return jnp.max(jnp.abs(A @ w.reshape(g, p).T), axis=1)
 
     distance = jnp.where(jnp.any(A != 0, axis=1), ell, 0.0).astype(A.dtype)  # a row of zeros has no kink
-    return newton(change, spread, derivatives, distance, 2 * p, precision)
+    return newton(change, spread, derivatives, distance, g * p, precision)
 
 
 def dpmmgm_collapsed(
@@ -346,7 +353,8 @@ def dpmmgm_collapsed(
 
     :param model: the program, with structural options bound: ``functools.partial(dpmmgm, margin_features=10)``.
     :param overrelaxation: of the weights' draws.
-    :param split_merge: proposals to split or merge clusters, per sweep, followed by one to gather or scatter all data.
+    :param split_merge: proposals of :class:`~regbayes.inference.SplitMerge` per sweep, followed by one to gather or
+        scatter all data.
     :param variant: "paper" takes the printed step for the weights, which does not leave the program invariant: for
         comparison only.
     """

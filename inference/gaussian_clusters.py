@@ -311,6 +311,32 @@ def weighted_statistics(weights: jax.Array, X: jax.Array) -> tuple[jax.Array, ja
     return size, mean, (centred.T * weights) @ centred
 
 
+def log_student_of_others(prior: NormalWishart, weights: jax.Array, X: jax.Array) -> jax.Array:
+    """(g, n) log densities of data (n, d) given weighted clusters (g, n), each without its own weight.
+
+    By rank-one downdates. The clusters are side by side in each product, which is several times quicker than a batch.
+    """
+    (n, d), g = X.shape, len(weights)
+    origin = jnp.sum(weights, 0) @ X / jnp.sum(weights)  # clusters that are looked at together lie together
+    X, prior = X - origin, prior._replace(mean=prior.mean - origin)
+    size = jnp.sum(weights, 1)
+    mean = weights @ X / jnp.maximum(size, jnp.finfo(X.dtype).tiny)[:, None]
+    squares = ((weights[:, None] * X.T).reshape(g * d, n) @ X).reshape(g, d, d)
+    law = prior.given(size, mean, squares - (size[:, None] * mean)[:, :, None] * mean[:, None])
+    root = inverse_root(law.scatter)
+    white = (jnp.swapaxes(root, 1, 2).reshape(g * d, d) @ X.T).reshape(g, d, n)
+    square = jnp.sum((white - jnp.einsum("gd,gde->ge", law.mean, root)[..., None]) ** 2, 1)
+    strength, degrees = law.strength[:, None], law.degrees[:, None]
+    r, nu = strength - weights, degrees - weights
+    ratio = strength / r
+    keep = jnp.maximum(1 - weights * ratio * square, jnp.finfo(X.dtype).eps ** 0.5)
+    log_det = jnp.log(keep) - 2 * jnp.sum(jnp.log(jnp.diagonal(root, axis1=1, axis2=2)), 1)[:, None]
+    whole = degrees - jnp.arange(2)
+    log_gammas = gammaln((whole + 1) / 2) - gammaln((whole - d + 1) / 2)  # exact for weights of 0 and 1
+    log_constant = log_gammas[:, :1] + weights * jnp.diff(log_gammas) - d / 2 * jnp.log(jnp.pi * (r + 1) / r)
+    return log_constant - log_det / 2 - (nu + 1) / 2 * jnp.log1p(ratio**2 * square / keep * (r / (r + 1)))
+
+
 def part_of(clusters: Clusters, *, explicit: bool) -> Part:
     """The components to the moves of :mod:`~regbayes.inference.mixtures`.
 
@@ -324,6 +350,9 @@ def part_of(clusters: Clusters, *, explicit: bool) -> Part:
         posterior = clusters.prior.given(*weighted_statistics(weights, data[0]))
         return posterior.log_normaliser() - clusters.prior.log_normaliser()
 
+    def predictive(weights: jax.Array, data: tuple) -> jax.Array:
+        return log_student_of_others(clusters.prior, weights, data[0])
+
     return Part(
         (COMPONENTS,) if explicit else (),
         lambda sites, data: log_normal(sites[COMPONENTS], data[0]),
@@ -332,6 +361,7 @@ def part_of(clusters: Clusters, *, explicit: bool) -> Part:
         None,
         cluster,
         evidence,
+        predictive,
     )
 
 

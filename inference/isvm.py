@@ -285,7 +285,7 @@ def isvm_collapsed(model: Callable = isvm, *, overrelaxation: float = 0.5, split
 
     :param model: the program, with structural options bound: ``functools.partial(isvm, likelihood="poisson")``.
     :param overrelaxation: of the classifiers' draws; 0 is the paper's.
-    :param split_merge: proposals to split or merge clusters, per sweep; 0 is the paper's.
+    :param split_merge: proposals of :class:`~regbayes.inference.SplitMerge` per sweep; 0 is the paper's.
     """
     labels = Sweep(mixture, ("z", "mu", "eta"), covered_by=COVERED_BY)
     return _kernel(model, labels, overrelaxation, split_merge, "isvm collapsed")
@@ -296,7 +296,7 @@ def isvm_slice(model: Callable = isvm, *, overrelaxation: float = 0.5, split_mer
 
     :param model: the program, with structural options bound: ``functools.partial(isvm, likelihood="poisson")``.
     :param overrelaxation: of the classifiers' draws; 0 is the paper's.
-    :param split_merge: proposals to split or merge clusters, per sweep; 0 is the paper's.
+    :param split_merge: proposals of :class:`~regbayes.inference.SplitMerge` per sweep; 0 is the paper's.
     """
     labels = SliceAssignment(mixture, ("z",), covered_by=COVERED_BY)
     return _kernel(model, labels, overrelaxation, split_merge, "isvm slice")

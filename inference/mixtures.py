@@ -54,7 +54,9 @@ class Part(NamedTuple):
       there is no ``evidence``, any law close to it. For :class:`~regbayes.inference.SplitMerge`, as is the next.
     - **evidence** - ``(weights (n,), data) -> ()``: log density of a whole cluster with the sites integrated out, up to
       a sum over its data; None where unknown.
-    - **guess** - ``(weights (n,), data) -> ()``: a quick guess of it where it is unknown.
+    - **predictive** - ``(weights (g, n), data) -> (g, n)``: log density of each datum given all others of a weighted
+      cluster, its own weight left out; None for that at the mean of the cluster's law.
+    - **guess** - ``(weights (n,), data) -> ()``: a quick guess of the evidence where it is unknown.
     """
 
     sites: tuple[str, ...]
@@ -64,6 +66,7 @@ class Part(NamedTuple):
     posterior: Callable[[Data], dict[str, Law]] | None = None
     cluster: Callable[[jax.Array, Data], dict[str, Distribution]] | None = None
     evidence: Callable[[jax.Array, Data], jax.Array] | None = None
+    predictive: Callable[[jax.Array, Data], jax.Array] | None = None
     guess: Callable[[jax.Array, Data], jax.Array] | None = None
 
     def posterior_of(self, data: Data) -> dict[str, Law]:
@@ -80,16 +83,16 @@ class Part(NamedTuple):
 class Shared(NamedTuple):
     """Sites of the components that pay for a loss together, so that none of them says how likely its data are alone.
 
-    For :class:`~regbayes.inference.SplitMerge`, which replaces them in the two slots that it changes.
+    For :class:`~regbayes.inference.SplitMerge`, which replaces them in the three slots that it changes.
 
-    - **draw** - ``(key, z, slots (2,), now (2, n), then (2, n)) -> (sites, log ratio)``: the sites with those of two
+    - **draw** - ``(key, z, slots (3,), now (3, n), then (3, n)) -> (sites, log ratio)``: the sites with those of the
       slots drawn anew for the data they are to have, and the log of target over proposal there, over the same as it is.
-    - **guess** - ``(size, num) -> (guess, doubt)``: a quick guess of the log of target over proposal for two clusters
-      over that for their union of so many data, which is one of ``num`` clusters, and by how much it may be wrong.
+    - **guess** - ``(union (n,), num, num_then) -> (guess, doubt)``: a quick guess of that log ratio where clusters of
+      these data change and make ``num_then`` of ``num`` clusters, and by how much it may be wrong.
     """
 
     draw: Callable[..., tuple[Sites, jax.Array]]
-    guess: Callable[[jax.Array, jax.Array], tuple[jax.Array, jax.Array]]
+    guess: Callable[[jax.Array, jax.Array, jax.Array], tuple[jax.Array, jax.Array]]
 
 
 class Mixture(NamedTuple):

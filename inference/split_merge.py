@@ -1,7 +1,8 @@
-r"""Split-merge moves: two clusters become one, or one becomes two, where single labels would never get there."""
+r"""Split-merge moves: clusters become one less or one more, where single labels would never get there."""
 
+import functools
 from collections.abc import Callable, Mapping
-from typing import cast
+from typing import NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +11,7 @@ from jax.scipy.special import gammaln
 from jax.typing import ArrayLike
 from numpyro.distributions import Distribution
 
-from .mixtures import Assignment, Law, Mixture, MixtureOf, Part, counts_of, given, num_slots_of, once
+from .mixtures import Assignment, Law, Mixture, MixtureOf, Part, counts_of, given, index, num_slots_of, once
 from .target import Sites
 
 NUM_LAUNCH = 8
@@ -19,24 +20,57 @@ MAX_LOG_ODDS = 12.0
 """No datum is surer of its side than this, so that the way back is never closed."""
 DOUBT = 10.0, 0.1
 """By how much the first stage's guess may be wrong: in any case, and for each unit of it."""
-MERGE = 0.875
-"""How often two clusters are offered a merge rather than new sides."""
+ONE_HOST = 0.5
+"""How often a datum has one host to go to or to leave, and not two."""
 FEW_ROWS = 1024
 """Unions up to so many data, or an eighth of all, are looked at without the others."""
 OTHER_CLASS = 1e4
-"""By how much a datum of another class is liker, where the anchors are to be of two classes and there are two."""
+"""By how much a datum of another class is liker, where hosts are to be of another and there is one."""
+
+
+class Anchors(NamedTuple):
+    """The data that a proposal is about.
+
+    - **guest** - the datum that moves.
+    - **hosts** - (2,) data of two clusters that it may be with; the second may be missing.
+    - **both** - whether there is a second host.
+    - **by_class** - whether data side with the anchor of their class.
+    """
+
+    guest: jax.Array
+    hosts: jax.Array
+    both: jax.Array
+    by_class: jax.Array
+
+    def present(self, company: ArrayLike) -> jax.Array:
+        """(3,) which clusters there are: those of the hosts, and the guest's own if that is its company."""
+        return jnp.stack([jnp.array(True), self.both, jnp.asarray(company) == 2])
+
+    def sides(self, n: int, company: ArrayLike) -> jax.Array:
+        """(3, n) the anchors, each in its cluster."""
+        data, clusters = jnp.arange(n), jnp.arange(3)[:, None]
+        hosts = (data == jnp.append(self.hosts, n)[:, None]) & self.present(company)[:, None]
+        return hosts | ((data == self.guest) & (clusters == company))
 
 
 class SplitMerge(Assignment):
-    r"""Propose to split the cluster of two random data, to merge their two clusters, or to share these out anew.
+    r"""Propose that a datum, the *guest*, founds a cluster, leaves one or changes it, and that other data go with it.
 
-    The two data are anchors: one of any cluster, and one that tends to be like it, so that clusters far apart are not
-    offered to each other in vain. EM for two components, started at them and run on the data of their cluster or
-    clusters, gives every other datum the odds of either side: a function of the anchors and the *union* alone, the
-    same whether the union is now one cluster or two. Every other proposal takes anchors of two classes and lets data
-    side with the anchor of their class: a margin can be worth a cluster of its own where the inputs alone would not.
-    A split draws sides from the odds; two clusters merge, the way back, or now and then draw sides anew. All is
-    accepted by Metropolis and Hastings' rule, with every datum's side drawn independently, hence in parallel.
+    With one *host*, of the guest's cluster or of another, this splits the guest's cluster or merges the two.
+    With two hosts, data of two clusters, the guest is with one of them or in a third cluster, and goes to one of
+    the other two places: a cluster is shared out between two others, or made of some of their data, or some data of
+    the one go to the other. Merging, where not all of a cluster's data belong with the same others, would lead through
+    states that are much worse.
+
+    Guest and hosts are anchors: the guest of any cluster, the hosts tending to be like it, so that clusters far apart
+    are not offered to each other in vain. EM for two or three components, started at the anchors and run on the data of
+    their clusters, gives every other datum the chance of each side: a function of the anchors, of where the guest is,
+    and of the *union* of the clusters, which the move does not change. Where a component can leave a datum out when it
+    says how likely it is, it does: otherwise the few data of a small cluster in many dimensions would hold each
+    other there. A proposal draws sides from these chances, with the guest where it is to be; it is accepted by
+    Metropolis and Hastings' rule, with every datum's side drawn independently, hence in parallel. Every other proposal
+    takes hosts of another class than the guest and lets data side with the anchor of their class: a margin can be worth
+    a cluster of its own where the inputs alone would not.
 
     Sites with a known evidence (the means) are integrated out of the decision and drawn from their posterior after.
     The others (the classifiers) are drawn from laws fitted to each cluster; their part of the ratio is decided in
@@ -73,45 +107,50 @@ class SplitMerge(Assignment):
         mixture = self._mixture(z, target)
         if missing := [part.sites for part in mixture.parts if part.cluster is None]:
             raise ValueError(f"split-merge needs the `cluster` law of every part, found none for the sites {missing}")
-        keys = random.split(keys[0], (self.num_proposals, 6))
+        keys = random.split(keys[0], (self.num_proposals, 5))
         return lax.fori_loop(0, self.num_proposals, lambda p, z: self._propose(keys[p], z, mixture), dict(z)), None
 
     def _propose(self, keys: jax.Array, z: Sites, mixture: Mixture) -> Sites:
-        key_anchors, key_kind, key_sides, key_empty, key_accept, key_sites = keys
-        labels = z[self.sites[0]]
-        counts = counts_of(labels, num_slots_of(z, mixture))
-        by_class, fuse = random.uniform(key_kind, (2,)) < jnp.array([0.5, MERGE])
-        i, j = _draw_anchors(key_anchors, mixture, labels, counts, by_class)
-        split = labels[i] == labels[j]
-        merge = ~split & fuse
-        empty = jnp.argmax(jnp.where(counts == 0, random.uniform(key_empty, counts.shape), -1.0))
-        slots = jnp.stack([labels[i], jnp.where(split, empty, labels[j])])
+        key_anchors, key_turn, key_sides, key_accept, key_sites = keys
+        labels, num_slots = z[self.sites[0]], num_slots_of(z, mixture)
+        counts = counts_of(labels, num_slots)
+        anchors, log_weights = _draw_anchors(key_anchors, mixture, labels, counts)
+
+        # Where the guest is and would be: with either host, or in a cluster of its own, the third. No slot: num_slots.
+        mine, hosts = labels[anchors.guest], jnp.where(anchors.present(0)[:2], labels[anchors.hosts], num_slots)
+        u_empty, u_turn = random.uniform(key_turn, (2,))
+        is_at, empty = mine == hosts, jnp.where(jnp.all(counts > 0), num_slots, _nth(counts == 0, u_empty))
+        now_at = jnp.where(jnp.any(is_at), jnp.argmax(is_at), 2)
+        then_at = jnp.where(anchors.both, (now_at + 1 + (u_turn < 0.5)) % 3, 2 - now_at)
+        slots = jnp.append(hosts, jnp.where(now_at == 2, mine, empty))
         now = labels == slots[:, None]
         union = jnp.any(now, 0)
 
-        merged = jnp.sum(counts > 0) - ~split  # clusters when the union is one
-        shared_guess, doubt = (0.0, 0.0) if mixture.shared is None else mixture.shared.guess(jnp.sum(union), merged)
-
-        def first(mixture: Mixture, rows: tuple, i: jax.Array, j: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-            """Who sides with ``i``, the log ratio as far as the first stage goes, and a guess of the rest."""
+        def first(mixture: Mixture, rows: tuple, anchors: Anchors) -> tuple[jax.Array, jax.Array, jax.Array]:
+            """Everybody's side, the log ratio as far as the first stage goes, and a guess of the rest."""
             union, now, uniforms = rows
-            log_odds = _launch_odds(mixture, union, i, j, by_class)
-            ours = (uniforms < jax.nn.sigmoid(log_odds)).at[i].set(True).at[j].set(False) | merge
-            then = jnp.stack([union & ours, union & ~ours])
+            companies = jnp.stack([now_at, then_at])
+            log_chances = lax.map(lambda company: _log_chances(mixture, union, anchors, company), companies)
+            sides = jax.vmap(index, (1, 0))(jnp.exp(log_chances[1]), uniforms)
+            sides = jnp.select([*anchors.sides(len(union), then_at)], [*jnp.arange(3)], sides)
+            then = union & (sides == jnp.arange(3)[:, None])
 
-            def of_two(a: jax.Array, b: jax.Array) -> jax.Array:
-                """Of two clusters to their union."""
-                ratio = _log_partition(mixture, a, b) + _log_anchors(merged, jnp.sum(a), jnp.sum(union))
-                ratio = ratio + jnp.log(MERGE) - _log_sides(log_odds, a, b, i, j)
-                return jnp.stack([ratio, _guess(mixture, a, b) + shared_guess])
+            def of(groups: jax.Array, log_chances: jax.Array) -> jax.Array:
+                log_sides = _log_sides(log_chances, groups, anchors)
+                return jnp.stack([_log_partition(mixture, groups) - log_sides, _guess(mixture, groups)])
 
-            log_first, guess = jnp.where(merge, 0.0, of_two(*then)) - jnp.where(split, 0.0, of_two(*now.T))
-            return ours, log_first, guess
+            ratio, guess = of(then, log_chances[1]) - of(now.T, log_chances[0])
+            return sides, ratio, guess
 
         uniforms = random.uniform(key_sides, labels.shape, jnp.result_type(mixture.concentration))
-        ours, log_first, guess = _on_union(first, mixture, (union, now.T, uniforms), i, j)
-        then = union & jnp.stack([ours, ~ours])
-        screen = _screen(log_first, guess, doubt)
+        sides, log_first, guess = _on_union(first, mixture, (union, now.T, uniforms), anchors)
+        then = union & (sides == jnp.arange(3)[:, None])
+        num = jnp.sum(counts > 0)
+        num_then = num + (then_at == 2) - (now_at == 2)
+        log_first += _log_anchors(anchors, log_weights, num_then, then, then_at)
+        log_first -= _log_anchors(anchors, log_weights, num, now, now_at)
+        shared_guess, doubt = (0.0, 0.0) if mixture.shared is None else mixture.shared.guess(union, num, num_then)
+        screen = _screen(log_first, guess + shared_guess, doubt)
         heights = jnp.log(random.uniform(key_accept, (2,), uniforms.dtype))
 
         def second() -> Sites:
@@ -120,17 +159,17 @@ class SplitMerge(Assignment):
                 key_shared = random.fold_in(key_sites, len(mixture.parts))
                 shared, log_shared = mixture.shared.draw(key_shared, z, slots, now, then)
                 sites, log_second = {**sites, **shared}, log_second + log_shared
-            label = jnp.where(ours, slots[0], slots[1])
-            moved = {self.sites[0]: jnp.where(union, label, labels), **sites}
+            moved = {self.sites[0]: jnp.where(union, slots[sides], labels), **sites}
             accepted = heights[1] < log_first + log_second - screen
             return {**z, **{site: jnp.where(accepted, value, z[site]) for site, value in moved.items()}}
 
-        possible = jnp.where(split, jnp.any(counts == 0), jnp.any(then != now))
+        is_second = (hosts[0] != hosts[1]) & (anchors.guest != anchors.hosts[1])  # or no datum could be the second host
+        possible = (slots[then_at] < num_slots) & (~anchors.both | is_second)
         return once(possible & (heights[0] < screen), second, z)
 
 
 def _on_union(
-    first: Callable, mixture: Mixture, rows: tuple, i: jax.Array, j: jax.Array
+    first: Callable, mixture: Mixture, rows: tuple, anchors: Anchors
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """``first`` on the rows of the union alone where these are few of many: most clusters are.
 
@@ -139,7 +178,7 @@ def _on_union(
     union, n = rows[0], len(rows[0])
     few = max(FEW_ROWS, n // 8)
     if n < 2 * few:
-        return first(mixture, rows, i, j)
+        return first(mixture, rows, anchors)
     is_small = jnp.sum(union) <= few
 
     def on_few() -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -147,76 +186,85 @@ def _on_union(
         at = jnp.minimum(where, n - 1)
         data, classes = jax.tree.map(lambda a: a[at], mixture.data), mixture.classes
         few_mixture = mixture._replace(data=data, classes=None if classes is None else (classes[0][at], classes[1]))
-        _, *others = jax.tree.map(lambda a: a[at], rows)
+        _, now, uniforms = jax.tree.map(lambda a: a[at], rows)
         there = where < n
-        held = (there, others[0] & there[:, None], *others[1:])
-        ours, *ratios = first(few_mixture, held, jnp.argmax(where == i), jnp.argmax(where == j))
-        return jnp.zeros(n, bool).at[where].set(ours, mode="drop"), *ratios
+        guest, *hosts = (jnp.argmax(where == a) for a in (anchors.guest, *anchors.hosts))
+        few_anchors = anchors._replace(guest=guest, hosts=jnp.stack(hosts))
+        sides, *ratios = first(few_mixture, (there, now & there[:, None], uniforms), few_anchors)
+        return jnp.zeros(n, sides.dtype).at[where].set(sides, mode="drop"), *ratios
 
     zero = jnp.zeros((), rows[-1].dtype)
-    found = once(is_small, on_few, (jnp.zeros(n, bool), zero, zero))
-    return once(~is_small, lambda: first(mixture, rows, i, j), found)
+    found = once(is_small, on_few, (jnp.zeros(n, int), zero, zero))
+    return once(~is_small, lambda: first(mixture, rows, anchors), found)
 
 
-def _launch_odds(mixture: Mixture, union: jax.Array, i: jax.Array, j: jax.Array, by_class: jax.Array) -> jax.Array:
-    """(n,) log odds of the side of ``i`` against that of ``j``, by EM on the parts whose evidence is known."""
-    anchors = jnp.arange(len(union)) == jnp.stack([i, j])[:, None]
+def _log_chances(mixture: Mixture, union: jax.Array, anchors: Anchors, company: jax.Array) -> jax.Array:
+    """(3, n) log chances of the sides, by EM on the parts whose evidence is known, with the guest in this company."""
+    held, present = anchors.sides(len(union), company), anchors.present(company)
+    dtype = jnp.result_type(mixture.concentration)
     bias: jax.Array | float = 0.0
     if mixture.classes is not None:
         y, loss = mixture.classes
-        bias = by_class * 2 * loss * ((y == y[i]) * 1.0 - (y == y[j]))
+        bias = anchors.by_class * 2 * loss * (y == y[jnp.append(anchors.hosts, anchors.guest)][:, None])
 
-    def log_density(weights: jax.Array) -> jax.Array:
-        return jnp.log(jnp.sum(weights)) + _log_fitted(mixture, weights)
-
-    def odds(sides: jax.Array) -> jax.Array:
-        ours, theirs = jax.vmap(log_density)(sides)
-        return jnp.clip(ours - theirs + bias, -MAX_LOG_ODDS, MAX_LOG_ODDS)
+    def log_chances(sides: jax.Array) -> jax.Array:
+        others = jnp.maximum(jnp.sum(sides, 1, keepdims=True) - sides, jnp.finfo(dtype).tiny)
+        logits = jnp.where(present[:, None], jnp.log(others) + _log_predictive(mixture, sides) + bias, -jnp.inf)
+        logits = jnp.maximum(logits - jnp.max(logits, 0), -MAX_LOG_ODDS)
+        return jax.nn.log_softmax(jnp.where(present[:, None], logits, -jnp.inf), axis=0)
 
     def em(_, sides: jax.Array) -> jax.Array:
-        share = jax.nn.sigmoid(jnp.outer(jnp.array([1.0, -1.0]), odds(sides)))
-        return jnp.where(jnp.any(anchors, 0), anchors, union * share).astype(sides.dtype)
+        return jnp.where(jnp.any(held, 0), held, union * jnp.exp(log_chances(sides))).astype(dtype)
 
-    start = anchors.astype(jnp.result_type(mixture.concentration))
-    return odds(lax.fori_loop(0, NUM_LAUNCH, em, start))
+    certain = jnp.broadcast_to(jnp.where(present, 0.0, -jnp.inf)[:, None], held.shape).astype(dtype)
+    launch = lambda: log_chances(lax.fori_loop(0, NUM_LAUNCH, em, held.astype(dtype)))  # noqa: E731
+    return once(jnp.sum(present) > 1, launch, certain)
 
 
-def _log_fitted(mixture: Mixture, weights: jax.Array) -> jax.Array:
-    """(n,) log densities under a weighted cluster's posterior means, of the parts whose evidence is known."""
-    total = jnp.zeros(len(weights), weights.dtype)
+def _log_predictive(mixture: Mixture, weights: jax.Array) -> jax.Array:
+    """(g, n) log densities of the data given weighted clusters (g, n), of the parts whose evidence is known."""
+    total = jnp.zeros(weights.shape, weights.dtype)
     for part in mixture.parts:
-        if part.evidence is not None and part.cluster is not None:
-            means = {site: law.mean[None] for site, law in part.cluster(weights, mixture.data).items()}
-            total = total + part.log_density(means, mixture.data)[0]
+        if part.predictive is not None:
+            total = total + part.predictive(weights, mixture.data)
+        elif part.evidence is not None:
+            total = total + part.log_density(jax.vmap(functools.partial(_means, part, mixture))(weights), mixture.data)
     return total
 
 
-def _log_partition(mixture: Mixture, a: jax.Array, b: jax.Array) -> jax.Array:
-    """Log ratio of the split into ``a`` and ``b`` to their union: partition and evidences.
+def _means(part: Part, mixture: Mixture, weights: jax.Array) -> Sites:
+    """The means of the sites' laws given a weighted cluster."""
+    return {site: law.mean for site, law in cast(Callable, part.cluster)(weights, mixture.data).items()}
 
-    The slots cancel: a split takes one of the empty ones with equal chance.
+
+def _log_partition(mixture: Mixture, groups: jax.Array) -> jax.Array:
+    """Log density of clusters (3, n), of which some may be empty: partition and evidences.
+
+    The slots cancel: a cluster that is founded takes one of the empty ones with equal chance.
     """
-    groups = jnp.stack([a, b, a | b]).astype(jnp.result_type(mixture.concentration))
-    terms = gammaln(jnp.sum(groups, 1))
+    weights = groups.astype(jnp.result_type(mixture.concentration))
+    terms = jnp.log(mixture.concentration) + gammaln(jnp.sum(weights, 1))
     for part in mixture.parts:
         if part.evidence is not None:
-            terms = terms + jax.vmap(part.evidence, (0, None))(groups, mixture.data)
-    return jnp.log(mixture.concentration) + terms[0] + terms[1] - terms[2]
+            terms = terms + jax.vmap(part.evidence, (0, None))(weights, mixture.data)
+    return jnp.sum(jnp.where(jnp.any(groups, 1), terms, 0.0))
 
 
-def _log_sides(log_odds: jax.Array, a: jax.Array, b: jax.Array, i: jax.Array, j: jax.Array) -> jax.Array:
+def _log_sides(log_chances: jax.Array, groups: jax.Array, anchors: Anchors) -> jax.Array:
     """Log chance that the data other than the anchors take these sides."""
-    free = (a | b).at[i].set(False).at[j].set(False)
-    return jnp.sum(jnp.where(free, jax.nn.log_sigmoid(jnp.where(a, log_odds, -log_odds)), 0.0))
+    n = groups.shape[1]
+    free = ~jnp.any(anchors.sides(n, 2), 0)
+    return jnp.sum(jnp.where(groups & free, log_chances, 0.0))
 
 
-def _guess(mixture: Mixture, a: jax.Array, b: jax.Array) -> jax.Array:
-    """Of the log ratio of two clusters to their union: the parts whose evidence is not known."""
-    groups = jnp.stack([a, b, a | b]).astype(jnp.result_type(mixture.concentration))
-    guesses = [
-        jax.vmap(part.guess, (0, None))(groups, mixture.data) for part in mixture.parts if part.guess is not None
-    ]
-    return sum((values[0] + values[1] - values[2] for values in guesses), start=jnp.zeros(()))
+def _guess(mixture: Mixture, groups: jax.Array) -> jax.Array:
+    """Of the log density of clusters (3, n): the parts whose evidence is not known."""
+    weights, total = groups.astype(jnp.result_type(mixture.concentration)), jnp.zeros(())
+    for part in mixture.parts:
+        if part.guess is not None:
+            guesses = jax.vmap(part.guess, (0, None))(weights, mixture.data)
+            total = total + jnp.sum(jnp.where(jnp.any(groups, 1), guesses, 0.0))
+    return total
 
 
 def _screen(log_first: jax.Array, guess: jax.Array, doubt: ArrayLike) -> jax.Array:
@@ -228,31 +276,38 @@ def _screen(log_first: jax.Array, guess: jax.Array, doubt: ArrayLike) -> jax.Arr
 def _components(
     key: jax.Array, z: Sites, mixture: Mixture, slots: jax.Array, now: jax.Array, then: jax.Array
 ) -> tuple[Sites, jax.Array]:
-    """The sites of two slots after the move, and the log ratio of the parts that are not integrated.
+    """The sites of three slots after the move, and the log ratio of the parts that are not integrated.
 
-    :param slots: (2,) the slots.
-    :param now: (2, n) their data; none, if the slot is empty.
-    :param then: (2, n) their data after the move.
+    :param slots: (3,) the slots.
+    :param now: (3, n) their data; none, if the slot is empty.
+    :param then: (3, n) their data after the move.
     """
     total, sites = jnp.zeros(()), cast(Sites, {})
-    groups = jnp.concatenate([now, then]).astype(jnp.result_type(mixture.concentration))
-    new, taken = jnp.arange(4) >= 2, jnp.any(groups > 0, 1)
+    groups = jnp.concatenate([now, then])
+    new, taken = jnp.arange(6) >= 3, jnp.any(groups, 1)
     for p, part in enumerate(mixture.parts):
-        keys = random.split(random.fold_in(key, p), (4, 2))
+        keys = random.split(random.fold_in(key, p), (6, 2))
         held = {site: z[site][jnp.tile(slots, 2)] for site in part.sites}
 
         def consider(row: tuple, part: Part = part) -> tuple[Sites, jax.Array]:
             (key, key_prior), group, new, taken, held = row
-            laws = cast(Callable, part.cluster)(group, mixture.data)  # `step` saw to it that there is one
-            drawn, fresh = _draw(key, laws), _draw(key_prior, part.prior)
-            values = {s: jnp.where(new, jnp.where(taken, drawn[s], fresh[s]), held[s]) for s in held}
-            ratio = jnp.zeros(()) if part.evidence is not None else _log_ratio(part, mixture, group, laws, values)
-            return values, jnp.where(taken, ratio, 0.0)
+            weights = group.astype(jnp.result_type(mixture.concentration))
+
+            def fitted() -> tuple[Sites, jax.Array]:
+                laws = cast(Callable, part.cluster)(weights, mixture.data)  # `step` saw to it that there is one
+                drawn = _draw(key, laws)
+                values = {s: jnp.where(new, drawn[s], held[s]) for s in held}
+                return values, jnp.zeros(()) if part.evidence is not None else _log_ratio(
+                    part, mixture, group, laws, values
+                )
+
+            fresh = _draw(key_prior, part.prior)
+            return once(taken, fitted, ({s: jnp.where(new, fresh[s], held[s]) for s in held}, jnp.zeros(())))
 
         # One after the other: fits side by side would each take as many steps as the slowest.
         values, ratios = lax.map(consider, (keys, groups, new, taken, held))
-        total = total + ratios[2] + ratios[3] - ratios[0] - ratios[1]
-        sites |= {site: z[site].at[slots].set(values[site][2:]) for site in part.sites}
+        total = total + jnp.sum(jnp.where(new, ratios, -ratios))
+        sites |= {site: z[site].at[slots].set(values[site][3:]) for site in part.sites}
     return sites, total
 
 
@@ -261,7 +316,7 @@ def _log_ratio(
 ) -> jax.Array:
     """Log of likelihood times prior over the proposal's density, at one cluster's sites."""
     log_density = part.log_density({site: v[None] for site, v in value.items()}, mixture.data)[0]
-    total = jnp.sum(jnp.where(group > 0, log_density, 0.0))
+    total = jnp.sum(jnp.where(group, log_density, 0.0))
     for site in part.sites:
         total = total + given(part.prior[site], value).log_prob(value[site]) - laws[site].log_prob(value[site])
     return total
@@ -274,33 +329,42 @@ def _draw(key: jax.Array, laws: Mapping[str, Law]) -> Sites:
     return drawn
 
 
-def _draw_anchors(
-    key: jax.Array, mixture: Mixture, labels: jax.Array, counts: jax.Array, by_class: jax.Array
-) -> tuple[jax.Array, jax.Array]:
-    """Two data: one of any cluster, then another, the likelier the more it is like the first.
+def _draw_anchors(key: jax.Array, mixture: Mixture, labels: jax.Array, counts: jax.Array) -> tuple[Anchors, jax.Array]:
+    """A guest of any cluster, then its hosts, the likelier the more they are like it; and these log weights (n,).
 
     Clusters are chosen with equal chance whatever their size, so that small ones are not forgotten. The choice of the
-    second datum knows nothing of the clusters, so that its chance is the same before and after the move. How much
-    likeness counts is random: neighbours, data of one cluster, data of clusters side by side, any data.
+    first host knows nothing of the clusters, so that its chance is the same before and after the move; the second is
+    of another cluster than the first. How much likeness counts is random: neighbours, data of one cluster, data of
+    clusters side by side, any data.
     """
-    key_first, key_second = random.split(key)
-    u, n = random.uniform(key_first, (3,)), len(labels)
-    i = _nth(labels == _nth(counts > 0, u[0]), u[1])
-    likeness = _log_fitted(mixture, (jnp.arange(n) == i).astype(jnp.result_type(mixture.concentration)))
+    key_guest, key_hosts = random.split(key)
+    u, n = random.uniform(key_guest, (5,)), len(labels)
+    guest = _nth(labels == _nth(counts > 0, u[0]), u[1])
+    alone = (jnp.arange(n) == guest).astype(jnp.result_type(mixture.concentration))
+    likeness = _log_predictive(mixture, alone[None])[0]
     for part in mixture.parts:
         if part.evidence is not None and part.log_marginal is not None:
             likeness = likeness - part.log_marginal(mixture.data)  # some data are likely in any company
-    likeness = u[2] ** 2 * likeness
+    likeness, by_class = u[2] ** 2 * likeness, u[3] < 0.5
     if mixture.classes is not None:
         y = mixture.classes[0]
-        likeness = jnp.where(by_class & (y == y[i]), likeness - OTHER_CLASS, likeness)
-    likeness = jnp.where(jnp.arange(n) == i, -jnp.inf, likeness)
-    return i, jnp.argmax(likeness + random.gumbel(key_second, (n,), likeness.dtype))
+        likeness = jnp.where(by_class & (y == y[guest]), likeness - OTHER_CLASS, likeness)
+    likeness = jnp.where(jnp.arange(n) == guest, -jnp.inf, likeness)
+    gumbels = random.gumbel(key_hosts, (2, n), likeness.dtype)
+    host = jnp.argmax(likeness + gumbels[0])
+    second = jnp.argmax(jnp.where(labels == labels[host], -jnp.inf, likeness) + gumbels[1])
+    return Anchors(guest, jnp.stack([host, second]), u[4] >= ONE_HOST, by_class), likeness
 
 
-def _log_anchors(num: jax.Array, size_a: jax.Array, size: jax.Array) -> jax.Array:
-    """Log chance of the anchors in the split state over that in the merged one, which has ``num`` clusters."""
-    return jnp.log(num) + jnp.log(size) - jnp.log(num + 1) - jnp.log(size_a)
+def _log_anchors(
+    anchors: Anchors, log_weights: jax.Array, num: jax.Array, groups: jax.Array, company: jax.Array
+) -> jax.Array:
+    """Log chance of the anchors among ``num`` clusters, up to what the move does not change.
+
+    :param groups: (3, n) the clusters of the hosts and the guest's own.
+    """
+    others = jax.nn.logsumexp(jnp.where(groups[0], -jnp.inf, log_weights))
+    return -jnp.log(num) - jnp.log(jnp.sum(groups[company])) - jnp.where(anchors.both, others, 0.0)
 
 
 def _nth(mask: jax.Array, u: jax.Array) -> jax.Array:

@@ -28,8 +28,10 @@ from regbayes.inference import (
     dpgmm_slice,
     split_merge,
 )
+from regbayes.inference.gaussian_clusters import log_student_of_others, weighted_statistics
 from regbayes.inference.scatter_lines import Line
 from regbayes.models import GaussianClusters, NormalWishart, NormalWishartLaw, TruncatedPoisson, dpgmm
+from regbayes.models.normal_wishart import log_student
 
 KERNELS = {"collapsed": dpgmm_collapsed, "slice": dpgmm_slice}
 PRIORS = {
@@ -126,6 +128,19 @@ def test_every_move_conforms_to_the_program(kernel, settings):
     )
     assert report.max_error <= 1e-8
     assert report.ok
+
+
+def test_the_density_of_a_datum_given_the_others_of_its_cluster():
+    """Far from the origin, with whole weights, a datum's own is left out; with others nearly so."""
+    with jax.enable_x64(True):
+        X, rng = data(9, 3) + 50.0, np.random.default_rng(1)
+        law = NormalWishart(jnp.full(3, 50.0), jnp.array(0.3), jnp.array(5.0), 2.0 * jnp.eye(3))
+        weights = np.concatenate([rng.random((2, 9)) < 0.6, rng.random((1, 9))])
+        found = log_student_of_others(law, jnp.asarray(weights), jnp.asarray(X))
+        for w, values in zip(weights, found, strict=True):
+            without = [law.given(*weighted_statistics(jnp.asarray(w).at[i].set(0.0), X)) for i in range(9)]
+            exact = [log_student(others, X[i : i + 1])[0] for i, others in enumerate(without)]
+            np.testing.assert_allclose(values, exact, atol=1e-9 if np.all(w % 1 == 0) else 0.01)
 
 
 # ----- Exhaustive enumeration
