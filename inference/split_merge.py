@@ -23,7 +23,7 @@ DOUBT = 10.0, 0.1
 ONE_HOST = 0.5
 """How often a datum has one host to go to or to leave, and not two."""
 FEW_ROWS = 1024
-"""Unions up to so many data, or an eighth of all, are looked at without the others."""
+"""Unions up to so many data, or a fifth of all, are looked at without the others."""
 OTHER_CLASS = 1e4
 """By how much a datum of another class is liker, where hosts are to be of another and there is one."""
 
@@ -176,7 +176,7 @@ def _on_union(
     :param rows: per-datum arrays, the first of them the union.
     """
     union, n = rows[0], len(rows[0])
-    few = max(FEW_ROWS, n // 8)
+    few = max(FEW_ROWS, n // 5)
     if n < 2 * few:
         return first(mixture, rows, anchors)
     is_small = jnp.sum(union) <= few
