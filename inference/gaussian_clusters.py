@@ -314,7 +314,7 @@ def weighted_statistics(weights: jax.Array, X: jax.Array) -> tuple[jax.Array, ja
 def log_student_of_others(prior: NormalWishart, weights: jax.Array, X: jax.Array) -> jax.Array:
     """(g, n) log densities of data (n, d) given weighted clusters (g, n), each without its own weight.
 
-    By rank-one downdates. The clusters are side by side in each product, which is several times quicker than a batch.
+    By rank-one downdates. The clusters are side by side in each product: one large one in place of many small ones.
     """
     (n, d), g = X.shape, len(weights)
     origin = jnp.sum(weights, 0) @ X / jnp.sum(weights)  # clusters that are looked at together lie together

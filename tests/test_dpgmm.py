@@ -328,13 +328,12 @@ def compact(z, eta=None, *, num_slots):
 def agree(make, program, X, num_samples, num_slots=48, **settings):
     """Chains from the three starts: R-hat of log joint and number of clusters. `pytest -rP` shows it.
 
-    Singletons need a slot each; what is left of them after a short while goes on in fewer, which is quicker, as it is
-    to keep every tenth draw alone.
+    Singletons need a slot each; what is left of them after a short while goes on in fewer, which is quicker.
     """
 
-    def mcmc(num_slots, num_warmup, num_samples, thinning=1):
+    def mcmc(num_slots, num_warmup, num_samples):
         kernel = make(functools.partial(program, max_clusters=num_slots), split_merge=10)
-        lengths = {"num_warmup": num_warmup, "num_samples": num_samples, "thinning": thinning, "num_chains": 3}
+        lengths = {"num_warmup": num_warmup, "num_samples": num_samples, "num_chains": 3}
         return MCMC(kernel, chain_method="sequential", progress_bar=False, **lengths)
 
     first = mcmc(SLOTS, 199, 1)
@@ -342,7 +341,7 @@ def agree(make, program, X, num_samples, num_slots=48, **settings):
     sites = {name: value[:, -1] for name, value in first.get_samples(group_by_chain=True).items()}
     begin = [compact(*(sites[s][c] for s in ("z", "eta") if s in sites), num_slots=num_slots) for c in range(3)]
     begin = {site: np.stack([chain[site] for chain in begin]) for site in begin[0]}
-    second = mcmc(num_slots, num_samples // 4, num_samples, 10)
+    second = mcmc(num_slots, num_samples // 4, num_samples)
     second.run(
         random.key(1), X, init_params=begin, extra_fields=("log_joint", "num_active", "overflow"), **settings
     )  # fmt: skip

@@ -440,7 +440,7 @@ FIG9 = Experiment(
     notes=(
         "Of the unlabelled documents of the fit, by single draws. The paper's pictures converge within 30 sweeps.",
         "The chain starts where 50 sweeps of CTM end, as in the paper. Ours stay near that: accuracy rises slowly on",
-        "20NEWS and falls slowly on R8; bmc-table2 says why.",
+        "20NEWS and falls slowly on R8; bmc-table2 says why it falls.",
     ),
     side_by_side=True,
     figure=draw_traces,
