@@ -7,13 +7,19 @@ import pytest
 
 FLAGS = (
     "--xla_force_host_platform_device_count=2",
-    # The backend's optimisations, and its newer way to emit loops, cost more time here than they save: shapes are tiny.
-    "--xla_backend_optimization_level=0",
-    "--xla_cpu_use_fusion_emitters=false",
     # Its threads, of no use to tiny shapes, can wait for each other for ever in nested vmaps of linear algebra.
     "--xla_cpu_multi_thread_eigen=false",
 )
-os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *FLAGS]).strip()
+# The backend's optimisations, and its newer way to emit loops, cost short tests more time than they save them.
+QUICK_TO_COMPILE = ("--xla_backend_optimization_level=0", "--xla_cpu_use_fusion_emitters=false")
+
+
+def pytest_configure(config):
+    long_tests = "slow" in config.option.markexpr.replace("not slow", "")
+    flags = FLAGS if long_tests else (*FLAGS, *QUICK_TO_COMPILE)
+    os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *flags]).strip()
+
+
 CACHE = pathlib.Path(__file__).parents[1] / ".cache" / "jax"
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(CACHE))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
