@@ -401,7 +401,7 @@ def test_protein_folds_use_the_official_split(tmp_path):
     options = Options(fast=True, data_home=str(tmp_path))
     found = m2dpm.protein_cell("official split", m2dpm.TABLE4.methods["MNL"], 0, options)
     assert found["rows"] == [162, 108]
-    assert found["accuracy"] > 40
+    assert 40 < found["accuracy"] <= found["best"] <= 100
     np.savez(tmp_path / "protein_fold_dd.npz", X=X, y=y)
     with pytest.raises(ValueError, match="must tell the official training part"):
         m2dpm.protein_cell("official split", m2dpm.TABLE4.methods["MNL"], 0, options)

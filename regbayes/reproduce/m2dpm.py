@@ -1,14 +1,17 @@
 """The tables of *Small-variance asymptotics for Dirichlet process mixtures of SVMs* (Y. Wang and J. Zhu, AAAI 2015)."""
 
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold, train_test_split
+from sklearn.model_selection import ParameterGrid, StratifiedGroupKFold, StratifiedKFold, train_test_split
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC
@@ -201,7 +204,20 @@ def protein_cell(setting: str, method: Method | None, seed: int, options: Option
     if "train" not in data:
         raise ValueError(f"{data.path} must tell the official training part (`train`); get another copy of the file")
     train, test = (Part(data.X[rows], data.y[rows]) for rows in (data.train, ~data.train))
-    return {**evaluate(method, train, test, seed, options), "rows": [len(train.y), len(test.y)]}
+    return {
+        **evaluate(method, train, test, seed, options),
+        "best": best_accuracy(method, train, test, seed, options),
+        "rows": [len(train.y), len(test.y)],
+    }
+
+
+def best_accuracy(method: Method, train: Part, test: Part, seed: int, options: Options) -> float:
+    """Accuracy on the test part in percent, of the hyper-parameters that do best there: no way to choose has more."""
+    estimator, candidates = method.estimator(seed, options.fast), ParameterGrid(method.candidates(options.fast))
+    with warnings.catch_warnings():  # some of the grid is a bad choice
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        fits = (clone(estimator).set_params(**candidate).fit(train.X, train.y) for candidate in candidates)
+        return 100 * max(fit.score(test.X, test.y) for fit in fits)
 
 
 TABLE3 = Experiment(
@@ -209,12 +225,12 @@ TABLE3 = Experiment(
     duration=("1 hour", "1 minute"),
     settings=("official split",),
     methods=rows(
-        m2dpm([None, 100.0, 1000.0], [0.1, 1.0], [0.3, 1.0], tol=1e-4, max_iter=1000),
+        m2dpm([None, 40.0, 150.0, 1000.0], [0.1, 1.0, 3.0], [0.1, 0.3], tol=1e-4, max_iter=1000),
         posterior("isvm", {"variance": [0.5, 1.0]}, cost=1.0, prior_scale=0.3),
         posterior("dpmnl", {"prior_scale": [0.3, 1.0]}),
         [None, 30.0, 100.0, 1000.0],
     ),
-    metrics={"accuracy": ACCURACY, "f1": F1, "seconds": SECONDS},
+    metrics={"accuracy": ACCURACY, "f1": F1, "best": Metric("accuracy at best (%)", 1), "seconds": SECONDS},
     cell=protein_cell,
     paper=paper(
         ("accuracy", "f1", "seconds"),
@@ -233,10 +249,10 @@ TABLE3 = Experiment(
         "Four of the paper's 698 proteins are missing from the public copy: 311 and 383 rows here, 313 and 385 there.",
         "The split is given: seeds differ in the folds of the cross-validation and in the methods' own randomness.",
         "F1 is the mean over classes.",
-        "M2DPM does not reach the paper's accuracy here. Most of the gap it shares with scikit-learn's linear, kernel",
-        "and logistic classifiers, which are far below the paper too: the public copy's features were computed anew",
-        "from its sequences and may not be the paper's. Why M2DPM is further below than they are is not known.",
-        "The folds choose a penalty at which M2DPM has one cluster: it is the linear machine then.",
+        "Accuracy at best: with the hyper-parameters of the grid that do best on the test part itself, which no way to",
+        "choose them can exceed. M2DPM does not reach the paper's accuracy here, nor would it by another choice, and",
+        "scikit-learn's linear, kernel and logistic classifiers do not reach theirs: the public copy's features were",
+        "computed anew from its sequences and may not be the paper's.",
         TIME,
     ),
 )
