@@ -489,7 +489,7 @@ def test_a_small_table_comes_out_as_it_is_kept(setting):
 
 
 def test_a_page_tells_agreement_in_standard_errors(tmp_path):
-    metrics = {"score": Metric("score", 1)}
+    metrics = {"score": Metric("score", 1), "limit": Metric("limit", 0, own=True), "other": Metric("other", 0)}
     spreads = {"same": 0.2, "more": 0.2, "still": 0.0}
     paper = {("one", name): {"score": (1.0, spread)} for name, spread in spreads.items()}
     methods = {name: Method(lambda seed: LogisticRegression()) for name in ("same", "more", "still", "new")}
@@ -497,14 +497,16 @@ def test_a_page_tells_agreement_in_standard_errors(tmp_path):
 
     def cell(setting, method, seed, options):
         (name,) = [name for name in methods if methods[name] is method]
-        return {"score": scores[name] + (1e-15 if name == "still" else 0.2) * seed}
+        return {"score": scores[name] + (1e-15 if name == "still" else 0.2) * seed, "limit": 10, "other": 20}
 
     table = Experiment("a score", ("now", "now"), ("one",), methods, metrics, cell, paper, num_seeds=(2, 1))
     run_experiment("scores", table, tmp_path, progress=lambda line: None)
     page = reproduce.reproduction_page({"scores": table, "other": table}, tmp_path)
     assert "| one | same | score | 1.0 (0.2) | 1.2 (0.1) | +1.1 | agrees |" in page
     assert "| one | more | score | 1.0 (0.2) | 9.1 (0.1) | +46.1 | higher |" in page
-    assert "| one | still | score | 1.0 (0.0) | 2.0 (0.0) | - | - |" in page  # no spread but of rounding
+    assert "| one | still | score | 1.0 (0.0) | 2.0 (0.0) | - | higher |" in page  # no spread but of rounding
+    assert "| one | same | limit | - | 10 (0) | - | - |" in page
+    assert "| one | same | other |" not in page
     assert "| one | new | score | - | 3.1 (0.1) | - | - |" in page
     assert "8 of 8 cells (2 seeds) have been run" in page
     assert "## Not run yet\n\n- `other`: a score" in page

@@ -34,11 +34,13 @@ class Metric(NamedTuple):
     :param heading: its heading.
     :param digits: how many decimals it deserves.
     :param marked: mark our numbers that are further from the paper's than its standard deviation.
+    :param own: a number that no paper has, and that the page shows beside the paper's.
     """
 
     heading: str
     digits: int
     marked: bool = False
+    own: bool = False
 
 
 ACCURACY, F1, SECONDS = Metric("accuracy (%)", 1), Metric("F1 (%)", 1), Metric("time (s)", 2)

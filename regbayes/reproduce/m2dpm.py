@@ -230,7 +230,7 @@ TABLE3 = Experiment(
         posterior("dpmnl", {"prior_scale": [0.3, 1.0]}),
         [None, 30.0, 100.0, 1000.0],
     ),
-    metrics={"accuracy": ACCURACY, "f1": F1, "best": Metric("accuracy at best (%)", 1), "seconds": SECONDS},
+    metrics={"accuracy": ACCURACY, "best": Metric("accuracy at best (%)", 1, own=True), "f1": F1, "seconds": SECONDS},
     cell=protein_cell,
     paper=paper(
         ("accuracy", "f1", "seconds"),
