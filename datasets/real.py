@@ -147,7 +147,8 @@ SOURCES: dict[str, Source] = {
             "Proteins of 27 folds: the percentage of each of the 20 amino acids, and the length of the sequence, with\n"
             "the official training part (`train`). Ding and Dubchak, Multi-class protein fold recognition using\n"
             "support vector machines and neural networks, Bioinformatics 17 (2001). Public copies hold 694 proteins\n"
-            "of the original 698: two are missing from each part."
+            "of the original 698: two are missing from each part. Where `protein_id` names a domain of a chain, many\n"
+            "of them have the sequence of another domain: do not set accuracies beside those of the original."
         ),
     ),
     "glass": Source(

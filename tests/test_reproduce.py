@@ -397,14 +397,39 @@ def test_protein_folds_use_the_official_split(tmp_path):
     y = np.tile(np.arange(1, 28), 10)
     X = rng.normal(size=(270, 21)) + 3 * np.eye(27, 21)[y - 1]
     train = np.arange(270) < 162
-    np.savez(tmp_path / "protein_fold_dd.npz", X=X, y=y, train=train)
+    domain = np.arange(270) % 2 == 0
+    X[domain & ~train] = rng.normal(size=(54, 21))  # nothing tells their fold
+    ids = np.where(domain, "1ABCA1", "1ABCA")
+    np.savez(tmp_path / "protein_fold_dd.npz", X=X, y=y, train=train, protein_id=ids)
     options = Options(fast=True, data_home=str(tmp_path))
     found = m2dpm.protein_cell("official split", m2dpm.TABLE4.methods["MNL"], 0, options)
     assert found["rows"] == [162, 108]
-    assert 40 < found["accuracy"] <= found["best"] <= 100
+    assert found["accuracy"] <= found["best"] <= 100
+    assert found["accuracy"] == pytest.approx((found["chains"] + found["domains"]) / 2)
+    assert found["domains"] < 20
+    assert found["chains"] > 40
+    np.savez(tmp_path / "protein_fold_dd.npz", X=X, y=y, train=train)
+    assert "domains" not in m2dpm.protein_cell("official split", m2dpm.TABLE4.methods["MNL"], 0, options)
     np.savez(tmp_path / "protein_fold_dd.npz", X=X, y=y)
     with pytest.raises(ValueError, match="must tell the official training part"):
         m2dpm.protein_cell("official split", m2dpm.TABLE4.methods["MNL"], 0, options)
+
+
+def test_domains_of_the_real_protein_folds_are_mixed_up(real_file):
+    """What docs/reproduction.md says of the public copies."""
+    data = real_file("protein-fold")
+    domain = m2dpm.names_domain(data.protein_id)
+    same = (data.X[~data.train, None] == data.X[data.train]).all(2)
+    other_fold = same & (data.y[~data.train, None] != data.y[data.train])
+    mistaken = other_fold.any(1)
+    assert (same.any(1).sum(), mistaken.sum(), domain[~data.train].sum()) == (49, 6, 182)
+    assert domain[~data.train][mistaken].all()
+    pairs = np.argwhere(other_fold)
+    named = {(data.protein_id[~data.train][i], data.protein_id[data.train][j]) for i, j in pairs}
+    assert {("3RUBL1", "3RUB1"), ("3RUBL2", "3RUB2"), ("2NACA1", "2NADA1")} <= named
+    immunoglobulin = data.protein_id.tolist().index("1CDG_1")
+    assert data.class_names[data.y[immunoglobulin]].startswith("7 IMMUNOGLOBULIN")
+    assert data.X[immunoglobulin, -1] == 400
 
 
 def test_synthetic_settings_have_the_bayes_classifier(tmp_path):

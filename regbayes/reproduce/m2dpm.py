@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 from sklearn.cluster import KMeans
+from sklearn.ensemble import ExtraTreesClassifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import ParameterGrid, StratifiedGroupKFold, StratifiedKFold, train_test_split
@@ -204,11 +205,20 @@ def protein_cell(setting: str, method: Method | None, seed: int, options: Option
     if "train" not in data:
         raise ValueError(f"{data.path} must tell the official training part (`train`); get another copy of the file")
     train, test = (Part(data.X[rows], data.y[rows]) for rows in (data.train, ~data.train))
+    subsets = {}
+    if "protein_id" in data:
+        domains = names_domain(data.protein_id[~data.train])
+        subsets = {"chains": ~domains, "domains": domains}
     return {
-        **evaluate(method, train, test, seed, options),
+        **evaluate(method, train, test, seed, options, subsets),
         "best": best_accuracy(method, train, test, seed, options),
         "rows": [len(train.y), len(test.y)],
     }
+
+
+def names_domain(protein_id: np.ndarray) -> np.ndarray:
+    """Whether an id of the test part names a domain of a chain: four characters of the protein, the chain, a number."""
+    return np.char.str_len(protein_id) == 6
 
 
 def best_accuracy(method: Method, train: Part, test: Part, seed: int, options: Options) -> float:
@@ -224,13 +234,25 @@ TABLE3 = Experiment(
     title="protein folds, 27 classes: accuracy and F1 on the official test part",
     duration=("1 hour", "1 minute"),
     settings=("official split",),
-    methods=rows(
-        m2dpm([None, 40.0, 150.0, 1000.0], [0.1, 1.0, 3.0], [0.1, 0.3], tol=1e-4, max_iter=1000),
-        posterior("isvm", {"variance": [0.5, 1.0]}, cost=1.0, prior_scale=0.3),
-        posterior("dpmnl", {"prior_scale": [0.3, 1.0]}),
-        [None, 30.0, 100.0, 1000.0],
-    ),
-    metrics={"accuracy": ACCURACY, "best": Metric("accuracy at best (%)", 1, own=True), "f1": F1, "seconds": SECONDS},
+    methods={
+        **rows(
+            m2dpm([None, 40.0, 150.0, 1000.0], [0.1, 1.0, 3.0], [0.1, 0.3], tol=1e-4, max_iter=1000),
+            posterior("isvm", {"variance": [0.5, 1.0]}, cost=1.0, prior_scale=0.3),
+            posterior("dpmnl", {"prior_scale": [0.3, 1.0]}),
+            [None, 30.0, 100.0, 1000.0],
+        ),
+        "Extra trees": Method(
+            lambda seed: ExtraTreesClassifier(500, random_state=seed), {"max_features": ["sqrt", 0.5]}
+        ),
+    },
+    metrics={
+        "accuracy": ACCURACY,
+        "best": Metric("accuracy at best (%)", 1, own=True),
+        "chains": Metric("accuracy, whole chains (%)", 1, own=True),
+        "domains": Metric("accuracy, domains (%)", 1, own=True),
+        "f1": F1,
+        "seconds": SECONDS,
+    },
     cell=protein_cell,
     paper=paper(
         ("accuracy", "f1", "seconds"),
@@ -249,11 +271,18 @@ TABLE3 = Experiment(
         "Four of the paper's 698 proteins are missing from the public copy: 311 and 383 rows here, 313 and 385 there.",
         "The split is given: seeds differ in the folds of the cross-validation and in the methods' own randomness.",
         "F1 is the mean over classes.",
-        "Accuracy at best: with the hyper-parameters of the grid that do best on the test part itself. M2DPM does not",
-        "reach the paper's accuracy here, by no choice from its grid, which was widened after a look at the test part",
-        "(the accuracy that the folds choose stayed the same). Nor do scikit-learn's linear, kernel and logistic",
-        "classifiers reach theirs. The public copy's features were computed anew from its sequences; whether they are",
-        "the paper's is not known.",
+        "Accuracy at best: with the hyper-parameters of the grid that do best on the test part itself, which was",
+        "looked at when the grid of M2DPM was widened (what the folds choose stayed the same). M2DPM does not reach",
+        "the paper's accuracy, nor does any method here, at best neither: scikit-learn's classifiers are below",
+        "their own numbers too, and extra trees, the best of all, below M2DPM's. Known to be wrong are the public",
+        "copies, whose features were computed anew from sequences. An id may name a domain of a chain, counted in",
+        "the order in which a classification of folds lists them; the copies' sequences are cut in the order along",
+        "the chain. So many domains, of both parts, have the features of another: the test part's 3RUBL1, a TIM",
+        "barrel, those of the training part's ferredoxin-like 3RUB1, and 1CDG_1, immunoglobulin-like, those of the",
+        "catalytic barrel of its enzyme. On rows of the test part whose id names a whole chain the accuracies are",
+        "near the paper's for all of it, on domains far below. How much of that is the mistake, and how much that",
+        "domains are harder, nobody can tell without the original features; the paper has no numbers for the two",
+        "apart.",
         TIME,
     ),
 )
