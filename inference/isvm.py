@@ -30,7 +30,8 @@ from .target import Sites
 
 COVERED_BY = "tests/test_isvm.py::test_partitions_by_enumeration"
 
-
+ONE_HOST = 0.875
+"""Of split-merge proposals: labels keep clusters apart, so that two hosts are seldom what is missing."""
 DEGREES_OF_FREEDOM = 30
 """Of the t's that split-merge moves propose classifiers from."""
 ROUGH = 0.1
@@ -303,6 +304,7 @@ def isvm_slice(model: Callable = isvm, *, overrelaxation: float = 0.5, split_mer
 
 
 def _kernel(model: Callable, labels: Move, overrelaxation: float, split_merge: int, name: str) -> MoveKernel:
+    merges = SplitMerge(mixture, ("z", "mu", "eta"), split_merge, one_host=ONE_HOST, covered_by=COVERED_BY)
     moves = [
         Conditional("mu", mu_given_z),
         Augmented("eta", omega_given_eta, eta_given_omega, overrelaxation=overrelaxation, when=two_classes),
@@ -313,7 +315,7 @@ def _kernel(model: Callable, labels: Move, overrelaxation: float, split_merge: i
         Augmented("concentration", alpha_auxiliary, alpha_given_auxiliary, when=there),
         Conditional("variance", variance_given_mu, when=there),
         labels,
-        *([SplitMerge(mixture, ("z", "mu", "eta"), split_merge, covered_by=COVERED_BY)] if split_merge else []),
+        *([merges] if split_merge else []),
     ]
     return MoveKernel(model, moves, name=name, num_active=num_occupied)
 

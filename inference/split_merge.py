@@ -20,8 +20,6 @@ MAX_LOG_ODDS = 12.0
 """No datum is surer of its side than this, so that the way back is never closed."""
 DOUBT = 10.0, 0.1
 """By how much the first stage's guess may be wrong: in any case, and for each unit of it."""
-ONE_HOST = 0.5
-"""How often a datum has one host to go to or to leave, and not two."""
 FEW_ROWS = 1024
 """Unions up to so many data, or a fifth of all, are looked at without the others."""
 OTHER_CLASS = 1e4
@@ -81,6 +79,7 @@ class SplitMerge(Assignment):
     :param mixture: what the program is to the move.
     :param sites: the labels first, then the sites of all parts.
     :param num_proposals: how many proposals a step makes.
+    :param one_host: how often the guest has one host, and not two. Two help where clusters lie close to each other.
 
     **References**
 
@@ -95,11 +94,13 @@ class SplitMerge(Assignment):
         sites: tuple[str, ...],
         num_proposals: int = 1,
         *,
+        one_host: float = 0.5,
         covered_by: str,
         name: str | None = None,
     ) -> None:
         super().__init__(mixture, sites, covered_by=covered_by, name=name)
         self.num_proposals = num_proposals
+        self.one_host = one_host
 
     def step(self, keys, z, log_joint, target, tuning):
         if len(z[self.sites[0]]) < 2:
@@ -114,7 +115,7 @@ class SplitMerge(Assignment):
         key_anchors, key_turn, key_sides, key_accept, key_sites = keys
         labels, num_slots = z[self.sites[0]], num_slots_of(z, mixture)
         counts = counts_of(labels, num_slots)
-        anchors, log_weights = _draw_anchors(key_anchors, mixture, labels, counts)
+        anchors, log_weights = _draw_anchors(key_anchors, mixture, labels, counts, self.one_host)
 
         # Where the guest is and would be: with either host, or in a cluster of its own, the third. No slot: num_slots.
         mine, hosts = labels[anchors.guest], jnp.where(anchors.present(0)[:2], labels[anchors.hosts], num_slots)
@@ -329,7 +330,9 @@ def _draw(key: jax.Array, laws: Mapping[str, Law]) -> Sites:
     return drawn
 
 
-def _draw_anchors(key: jax.Array, mixture: Mixture, labels: jax.Array, counts: jax.Array) -> tuple[Anchors, jax.Array]:
+def _draw_anchors(
+    key: jax.Array, mixture: Mixture, labels: jax.Array, counts: jax.Array, one_host: float
+) -> tuple[Anchors, jax.Array]:
     """A guest of any cluster, then its hosts, the likelier the more they are like it; and these log weights (n,).
 
     Clusters are chosen with equal chance whatever their size, so that small ones are not forgotten. The choice of the
@@ -353,7 +356,7 @@ def _draw_anchors(key: jax.Array, mixture: Mixture, labels: jax.Array, counts: j
     gumbels = random.gumbel(key_hosts, (2, n), likeness.dtype)
     host = jnp.argmax(likeness + gumbels[0])
     second = jnp.argmax(jnp.where(labels == labels[host], -jnp.inf, likeness) + gumbels[1])
-    return Anchors(guest, jnp.stack([host, second]), u[4] >= ONE_HOST, by_class), likeness
+    return Anchors(guest, jnp.stack([host, second]), u[4] >= one_host, by_class), likeness
 
 
 def _log_anchors(
