@@ -31,7 +31,7 @@ from .target import Sites
 COVERED_BY = "tests/test_isvm.py::test_partitions_by_enumeration"
 
 ONE_HOST = 0.875
-"""Of split-merge proposals: labels keep clusters apart, so that two hosts are seldom what is missing."""
+"""How often a split-merge proposal has one host: every other time only, and draws are worth half as much."""
 DEGREES_OF_FREEDOM = 30
 """Of the t's that split-merge moves propose classifiers from."""
 ROUGH = 0.1
