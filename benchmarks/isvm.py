@@ -44,9 +44,9 @@ from sklearn.cluster import KMeans
 
 from regbayes.datasets import make_m2dpm_setting1
 from regbayes.inference import isvm_collapsed, isvm_slice
-from regbayes.inference.isvm import mixture
-from regbayes.inference.mixtures import Assignment, counts_of
-from regbayes.inference.split_merge import SplitMerge
+from regbayes.inference.kernels.isvm import mixture
+from regbayes.inference.moves.labels import Assignment, counts_of
+from regbayes.inference.moves.split_merge import SplitMerge
 
 KERNELS = {"slice": isvm_slice, "collapsed": isvm_collapsed}
 HYPER = {"variance": 0.25, "num_classes": 2, "cost": 1.0, "ell": 1.0, "prior_scale": 1.0, "concentration": 1.0}

@@ -36,10 +36,10 @@ from numpyro.infer import MCMC
 
 from regbayes import datasets
 from regbayes.inference import medlda_collapsed, mmctm_collapsed
-from regbayes.inference.medlda import plain_tokens
-from regbayes.inference.topics import Probabilities, TokenSweep, TopicKernel, phi_given_z
+from regbayes.inference.kernels.medlda import plain_tokens
+from regbayes.inference.moves.tokens import Probabilities, TokenSweep, TopicKernel, phi_given_z
 from regbayes.models import Corpus, medlda
-from regbayes.models.data import check_positive
+from regbayes.models.laws.arguments import check_positive
 from regbayes.models.medlda import mixed_tokens
 
 ROOT = pathlib.Path(__file__).parents[1]

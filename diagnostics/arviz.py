@@ -18,7 +18,7 @@ from numpyro.handlers import substitute, trace
 from numpyro.infer import MCMC
 
 from .. import __version__
-from ..inference.kernel import program_name
+from ..inference.engine.kernel import program_name
 from ..models.factors import MARGIN
 from .structure import LABELS, dims_of
 

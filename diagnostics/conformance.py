@@ -9,9 +9,9 @@ import jax
 import numpy as np
 from jax import lax, random
 
-from ..inference.kernel import MoveKernel
-from ..inference.moves import Move
-from ..inference.target import Sites
+from ..inference.engine.kernel import MoveKernel
+from ..inference.engine.move import Move
+from ..inference.engine.target import Sites
 
 TOLERANCE = 1e-8
 

@@ -17,12 +17,12 @@ import xarray as xr
 from arviz_stats import loo as arviz_loo
 from jax import lax
 
-from ..inference.dpgmm import component_prior
-from ..inference.dpmnl import log_normal
-from ..inference.isvm import value_of
-from ..inference.target import Sites
-from ..models.data import check_features
-from ..models.normal_wishart import cluster_statistics, log_student
+from ..inference.engine.target import Sites
+from ..inference.kernels.dpgmm import component_prior
+from ..inference.kernels.dpmnl import log_normal
+from ..inference.kernels.isvm import value_of
+from ..models.laws.arguments import check_features
+from ..models.laws.normal_wishart import cluster_statistics, log_student
 from .structure import arguments_of, flat_draws
 
 TIES = 1e-6

@@ -27,7 +27,8 @@ from sklearn.preprocessing import StandardScaler
 
 from regbayes import datasets
 from regbayes.diagnostics import num_clusters, point_estimate
-from regbayes.inference import dpgmm_collapsed, dpmmgm_collapsed, tune_margin
+from regbayes.inference import dpgmm_collapsed, dpmmgm_collapsed
+from regbayes.inference.sampled import tune_margin
 from regbayes.models import TruncatedPoisson
 
 PRIOR_SCALE = 0.1

@@ -1,20 +1,30 @@
 """Exact samplers, moves, small-variance limits and mean-field learners."""
 
-from .buffets import FeatureFlips, FeatureSweep
-from .checkpoint import load_state, save_state
-from .constraints import Constraint, EpsilonInsensitive, Equality, Hinge, Inequality, MaxHinge, Quadratic
-from .ctm import ClusterPrediction, ClusterProportions, ctm_collapsed, ctm_predict
-from .dpgmm import dpgmm_collapsed, dpgmm_components, dpgmm_log_density, dpgmm_slice
-from .dpmmgm import dpmmgm_collapsed
-from .dpmnl import dpmnl_collapsed, dpmnl_predict
 from .duality.expectations import Infeasible
-from .expectations import Enumeration, GaussianInference, Sampling, Variational
-from .fits import fit_classes, fit_rows
-from .gaussian_clusters import CollapsedSlice, CollapsedSweep
-from .ibp import ibp_collapsed, ibp_slice
-from .ilsvm import ilsvm_collapsed, ilsvm_predict, ilsvm_slice
-from .isvm import isvm_collapsed, isvm_predict, isvm_slice
-from .kernel import KernelState, MoveKernel
+from .engine.checkpoint import load_state, save_state
+from .engine.kernel import KernelState, MoveKernel
+from .engine.move import Augmented, CommonShift, Conditional, Move
+from .engine.predictions import Prediction
+from .engine.target import Target
+from .kernels.ctm import ClusterPrediction, ClusterProportions, ctm_collapsed, ctm_predict
+from .kernels.dpgmm import dpgmm_collapsed, dpgmm_components, dpgmm_log_density, dpgmm_slice
+from .kernels.dpmmgm import dpmmgm_collapsed
+from .kernels.dpmnl import dpmnl_collapsed, dpmnl_predict
+from .kernels.ibp import ibp_collapsed, ibp_slice
+from .kernels.ilsvm import ilsvm_collapsed, ilsvm_predict, ilsvm_slice
+from .kernels.isvm import isvm_collapsed, isvm_predict, isvm_slice
+from .kernels.medlda import (
+    medlda_collapsed,
+    medlda_predict,
+    medlda_regression_collapsed,
+    medlda_regression_predict,
+    medlda_transform,
+)
+from .kernels.mmctm import mmctm_collapsed, mmctm_predict
+from .kernels.mt_ilsvm import mt_ilsvm_collapsed, mt_ilsvm_predict, mt_ilsvm_slice
+from .kernels.multiclass_svm import multiclass_svm_augmentation, multiclass_svm_slice
+from .kernels.svm import svm_augmentation, svm_slice
+from .kernels.svr import svr_augmentation, svr_slice
 from .limits import (
     EMSVC,
     EMSVR,
@@ -27,32 +37,22 @@ from .limits import (
     MedLDAMeans,
     em_step,
 )
-from .margin_weights import MarginWeights
 from .mean_field import ILSVM, MTILSVM, InfiniteSVM, MedLDA
-from .medlda import (
-    medlda_collapsed,
-    medlda_predict,
-    medlda_regression_collapsed,
-    medlda_regression_predict,
-    medlda_transform,
-)
-from .mixtures import Mixture, Part, SliceAssignment, Sweep
-from .mmctm import mmctm_collapsed, mmctm_predict
-from .moves import Augmented, CommonShift, Conditional, Move
-from .mt_ilsvm import mt_ilsvm_collapsed, mt_ilsvm_predict, mt_ilsvm_slice
-from .multiclass_svm import multiclass_svm_augmentation, multiclass_svm_slice
-from .predictions import Prediction
-from .regbayes import RegBayes, RegBayesResult
-from .row_slices import RowSlices
-from .slices import EllipticalSlice, Rescale
-from .split_merge import SplitMerge
-from .sticks import StickEntries, StickSlices
-from .svm import svm_augmentation, svm_slice
-from .svr import svr_augmentation, svr_slice
-from .target import Target
-from .tilted import tilt
-from .topics import ClassWeights, Margin, Tokens, TokenSweep, TopicKernel
-from .tune_margin import TunedMargin, tune_margin
+from .moves.features import FeatureFlips, FeatureSweep
+from .moves.fits import fit_classes, fit_rows
+from .moves.gaussian_clusters import CollapsedSlice, CollapsedSweep
+from .moves.labels import Mixture, Part, SliceAssignment, Sweep
+from .moves.margin_weights import MarginWeights
+from .moves.row_slices import RowSlices
+from .moves.slices import EllipticalSlice, Rescale
+from .moves.split_merge import SplitMerge
+from .moves.sticks import StickEntries, StickSlices
+from .moves.tokens import ClassWeights, Margin, Tokens, TokenSweep, TopicKernel
+from .regbayes.constraints import Constraint, EpsilonInsensitive, Equality, Hinge, Inequality, MaxHinge, Quadratic
+from .regbayes.expectations import Enumeration, GaussianInference, Sampling, Variational
+from .regbayes.posterior import RegBayes, RegBayesResult
+from .regbayes.tilted import tilt
+from .sampled.tune_margin import TunedMargin, tune_margin
 
 __all__ = [
     "EMSVC",

@@ -21,8 +21,8 @@ import numpyro
 import numpyro.distributions as dist
 from jax.typing import ArrayLike
 
-from .data import check_positive
-from .topics import (
+from .laws.arguments import check_positive
+from .laws.corpora import (
     Corpus,
     FlooredDirichlet,
     KnownLabels,

@@ -18,9 +18,9 @@ import numpyro
 from jax.typing import ArrayLike
 from numpyro.distributions import Distribution
 
-from .data import check_features, check_slots, hyper
-from .distributions import ChineseRestaurantProcess
-from .normal_wishart import GaussianClusters, IntegerLaw, NormalWishart, normal_wishart
+from .laws.arguments import check_features, check_slots, hyper
+from .laws.distributions import ChineseRestaurantProcess
+from .laws.normal_wishart import GaussianClusters, IntegerLaw, NormalWishart, normal_wishart
 
 
 def dpgmm(

@@ -25,11 +25,11 @@ import numpyro.distributions as dist
 from jax.typing import ArrayLike
 from numpyro.distributions import Distribution
 
-from .data import check_features, check_positive, check_slots, hyper
-from .distributions import ChineseRestaurantProcess
 from .dpgmm import component_prior
 from .factors import multiclass_hinge
-from .normal_wishart import GaussianClusters
+from .laws.arguments import check_features, check_positive, check_slots, hyper
+from .laws.distributions import ChineseRestaurantProcess
+from .laws.normal_wishart import GaussianClusters
 
 
 def dpmmgm(

@@ -24,8 +24,16 @@ import numpyro.distributions as dist
 from jax.typing import ArrayLike
 from numpyro.distributions import Distribution
 
-from .data import check_features, check_labels, check_num_classes, check_positive, check_slots, hyper, is_concrete
-from .distributions import ChineseRestaurantProcess
+from .laws.arguments import (
+    check_features,
+    check_labels,
+    check_num_classes,
+    check_positive,
+    check_slots,
+    hyper,
+    is_concrete,
+)
+from .laws.distributions import ChineseRestaurantProcess
 
 
 def dpmnl(

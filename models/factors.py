@@ -23,8 +23,8 @@ from numpyro.distributions.distribution import Unit
 from numpyro.handlers import scale
 from numpyro.primitives import Messenger
 
-from .data import check_positive, is_concrete
-from .distributions import HingeOmega
+from .laws.arguments import check_positive, is_concrete
+from .laws.distributions import HingeOmega
 
 MARGIN = "margin"
 """Key of a factor's ``infer`` entry that holds what the augmented reading needs."""

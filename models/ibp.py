@@ -22,8 +22,8 @@ import numpyro.distributions as dist
 from jax.typing import ArrayLike
 from numpyro.distributions import Distribution
 
-from .buffet import IndianBuffetProcess
-from .data import check_features, check_positive, check_slots, hyper
+from .laws.arguments import check_features, check_positive, check_slots, hyper
+from .laws.buffet import IndianBuffetProcess
 
 
 def ibp(

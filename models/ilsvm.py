@@ -22,9 +22,9 @@ import numpyro.distributions as dist
 from jax.typing import ArrayLike
 from numpyro.distributions import Distribution
 
-from .data import check_features, check_labels, check_num_classes, check_positive
 from .factors import multiclass_hinge
 from .ibp import ibp_sites
+from .laws.arguments import check_features, check_labels, check_num_classes, check_positive
 
 
 def ilsvm(

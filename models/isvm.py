@@ -23,10 +23,10 @@ import numpyro.distributions as dist
 from jax.typing import ArrayLike
 from numpyro.distributions import Distribution
 
-from .data import check_features, check_labels, check_num_classes, check_positive, check_slots, hyper
-from .distributions import ChineseRestaurantProcess
 from .factors import hinge, multiclass_hinge
-from .families import family
+from .laws.arguments import check_features, check_labels, check_num_classes, check_positive, check_slots, hyper
+from .laws.distributions import ChineseRestaurantProcess
+from .laws.families import family
 
 
 def isvm(

@@ -25,9 +25,9 @@ import numpyro
 import numpyro.distributions as dist
 from jax.typing import ArrayLike
 
-from .data import check_labels, check_num_classes, check_positive, check_targets
 from .factors import epsilon_insensitive, multiclass_hinge
-from .topics import Corpus, FlooredDirichlet, TokenTopics, TopicWords, check_num_topics, tokens_of
+from .laws.arguments import check_labels, check_num_classes, check_positive, check_targets
+from .laws.corpora import Corpus, FlooredDirichlet, TokenTopics, TopicWords, check_num_topics, tokens_of
 
 
 def medlda(

@@ -19,9 +19,9 @@ import numpyro.distributions as dist
 from jax.typing import ArrayLike
 
 from .ctm import clustered_tokens
-from .data import check_positive
 from .factors import multiclass_hinge
-from .topics import tokens_of
+from .laws.arguments import check_positive
+from .laws.corpora import tokens_of
 
 
 def mmctm(

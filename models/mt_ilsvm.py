@@ -26,10 +26,10 @@ import numpyro.distributions as dist
 from jax.typing import ArrayLike
 from numpyro.distributions import Distribution
 
-from .data import check_features, check_positive, is_concrete
 from .factors import epsilon_insensitive, hinge
 from .ibp import ibp_sites
 from .ilsvm import appended_inputs
+from .laws.arguments import check_features, check_positive, is_concrete
 
 LOSSES = ("hinge", "epsilon-insensitive")
 

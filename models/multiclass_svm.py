@@ -15,8 +15,8 @@ import numpyro
 import numpyro.distributions as dist
 from jax.typing import ArrayLike
 
-from .data import check_features, check_labels, check_num_classes, check_positive
 from .factors import multiclass_hinge
+from .laws.arguments import check_features, check_labels, check_num_classes, check_positive
 
 
 def multiclass_svm(

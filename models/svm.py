@@ -14,8 +14,8 @@ import numpyro
 import numpyro.distributions as dist
 from jax.typing import ArrayLike
 
-from .data import check_features, check_labels, check_positive
 from .factors import hinge
+from .laws.arguments import check_features, check_labels, check_positive
 
 
 def svm(

@@ -13,8 +13,8 @@ import numpyro
 import numpyro.distributions as dist
 from jax.typing import ArrayLike
 
-from .data import check_features, check_positive, check_targets
 from .factors import epsilon_insensitive
+from .laws.arguments import check_features, check_positive, check_targets
 
 
 def svr(

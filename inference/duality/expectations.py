@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..constraints import Constraint
+from ..regbayes.constraints import Constraint
 
 __all__ = ["Ascent", "Estimate", "Infeasible", "Stack", "ascend"]
 

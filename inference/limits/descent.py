@@ -24,7 +24,7 @@ import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 from scipy.linalg.lapack import dposv
 
-from ..augmentation import class_rows
+from ..moves.augmentation import class_rows
 from .divergences import divergence, mean_gain, means
 from .sweeps import Data, Hyper, Sums, sweep, triangle
 

@@ -50,7 +50,7 @@ from sklearn.preprocessing import LabelEncoder
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from ..augmentation import class_rows, weight_information
+from ..moves.augmentation import class_rows, weight_information
 
 __all__ = ["EMSVC", "EMSVR", "em_step"]
 

@@ -44,7 +44,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from ...models.topics import check_landmarks
+from ...models.laws.corpora import check_landmarks
 from ..duality.problem import compiled
 from ..mean_field.medlda import SupervisedTopics, check_documents, top_words
 from ..mean_field.medlda_descent import Classes, Descent, Responses

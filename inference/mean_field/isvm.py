@@ -12,7 +12,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from ...models.families import family
+from ...models.laws.families import family
 from ..limits.svm import check_number
 from .features import Features
 from .isvm_descent import Descent, Inputs

@@ -17,7 +17,7 @@ import math
 
 import numpy as np
 
-from ...models import host
+from ...models.laws import cores as host
 from ..duality.problem import compiled
 
 __all__ = ["fit_words"]

@@ -189,7 +189,7 @@ class PosteriorClustering(ClusterMixin, BaseEstimator):
 
     The concentration and the components' prior have the priors of *Robust Bayesian max-margin clustering* (section
     6.1), for standardised features. A margin that is not given is tuned during the warm-up
-    (:func:`~regbayes.inference.tune_margin`).
+    (:func:`~regbayes.inference.sampled.tune_margin`).
 
     :param program: the model's name in the zoo, "dpgmm" or "dpmmgm".
     :param n_clusters: how many clusters the margin is tuned for; None for as many as ``dpgmm`` has.

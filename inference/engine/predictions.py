@@ -1,0 +1,57 @@
+"""What predictions from draws of a mixture have in common."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+
+from ...models.laws.arguments import check_features
+from .target import Sites
+
+PREDICT_BLOCK = 1024
+"""Rows of new inputs that are handled together."""
+
+
+class Prediction(NamedTuple):
+    """What draws of a mixture say of new inputs; each model's ``predict`` tells what it puts there.
+
+    - **y** - (n,) labels, those of the largest averaged discriminant.
+    - **discriminant** - averaged over the draws and their components: (n, L), or (n,) for the two-class hinge, where
+      its sign decides.
+    - **votes** - (n, L) how the draws' own votes are shared out.
+    """
+
+    y: jax.Array
+    discriminant: jax.Array
+    votes: jax.Array
+
+
+def check_draws(draws: Sites, sites: Sequence[str], priors: dict[str, bool], slots: int | None = None) -> Sites:
+    """The draws as arrays, if they have the sites, one leading axis, and a site for each hyper-prior.
+
+    :param slots: of the buffer; by default as many as the second site has rows.
+    """
+    if missing := [site for site in sites if site not in draws]:
+        raise ValueError(f"draws must hold the sites {', '.join(sites)}, found no {', '.join(missing)}")
+    if jnp.ndim(draws["z"]) != 2:
+        raise ValueError(f"draws must have one leading axis, found z of shape {jnp.shape(draws['z'])}; flatten chains")
+    n, slots = jnp.shape(draws["z"])[1], jnp.shape(draws[sites[1]])[1] if slots is None else slots
+    labels = jnp.sort(jnp.asarray(draws["z"]), axis=1)
+    occupied = 1 + jnp.sum(labels[:, 1:] != labels[:, :-1], axis=1)
+    if slots < n and jnp.any(occupied >= slots):
+        raise ValueError(f"draws fill their buffer of {slots} slots, so they are truncated; raise max_clusters")
+    for name, has_prior in priors.items():
+        if has_prior and name not in draws:
+            raise ValueError(f"{name} has a prior but draws have no site for it; give a number")
+    return {site: jnp.asarray(draws[site]) for site in [*sites, *(name for name in priors if name in draws)]}
+
+
+def new_inputs(X: ArrayLike, draws: Sites, weights: str, intercept: bool) -> tuple[jax.Array, jax.Array]:
+    """The clustering's and the classifiers' inputs, if their widths are those of the draws."""
+    A, X = check_features(X, intercept=intercept), check_features(X)
+    wanted = draws["mu"].shape[-1]
+    if X.shape[1] != wanted or A.shape[1] != draws[weights].shape[-1]:
+        raise ValueError(f"X must have {wanted} columns and intercept must be as in the fit, found shape {X.shape}")
+    return X, A

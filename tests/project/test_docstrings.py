@@ -1,0 +1,40 @@
+"""Every example in a docstring, and the README's program, runs."""
+
+import doctest
+import importlib
+import pathlib
+import pkgutil
+import re
+
+import pytest
+
+import regbayes
+
+PACKAGES = ["regbayes.datasets", "regbayes.diagnostics", "regbayes.inference", "regbayes.models"]
+README = pathlib.Path(__file__).parents[2] / "README.md"
+
+
+def modules():
+    names = ["regbayes.zoo"]
+    for package in PACKAGES:
+        module = importlib.import_module(package)
+        names += [info.name for info in pkgutil.walk_packages(module.__path__, f"{package}.")]
+    return names
+
+
+@pytest.mark.parametrize("name", modules())
+def test_examples_in_docstrings(name):
+    assert doctest.testmod(importlib.import_module(name)).failed == 0
+
+
+def test_there_are_examples():
+    finder = doctest.DocTestFinder()
+    found = [test for name in modules() for test in finder.find(importlib.import_module(name)) if test.examples]
+    assert len(found) >= 10
+
+
+def test_the_readme_program(capsys):
+    program = re.search(r"```python\n(.*?)```", README.read_text(), re.DOTALL).group(1)
+    exec(compile(program, "README.md", "exec"), {})
+    assert "eta[" in capsys.readouterr().out
+    assert regbayes.__version__
