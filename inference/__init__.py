@@ -3,6 +3,7 @@
 from .duality.expectations import Infeasible
 from .engine.checkpoint import load_state, save_state
 from .engine.kernel import KernelState, MoveKernel
+from .engine.loop import Draws, draw_chains
 from .engine.move import Augmented, CommonShift, Conditional, Move
 from .engine.predictions import Prediction
 from .engine.target import Target
@@ -70,6 +71,7 @@ __all__ = [
     "Conditional",
     "Constraint",
     "DPMeans",
+    "Draws",
     "EllipticalSlice",
     "Enumeration",
     "EpsilonInsensitive",
@@ -122,6 +124,7 @@ __all__ = [
     "dpmmgm_collapsed",
     "dpmnl_collapsed",
     "dpmnl_predict",
+    "draw_chains",
     "em_step",
     "fit_classes",
     "fit_rows",

@@ -29,7 +29,7 @@ from numpyro.distributions import Distribution
 from .factors import epsilon_insensitive, hinge
 from .ibp import ibp_sites
 from .ilsvm import appended_inputs
-from .laws.arguments import check_features, check_positive, is_concrete
+from .laws.arguments import NeedsValues, check_features, check_positive, counted, is_concrete
 
 LOSSES = ("hinge", "epsilon-insensitive")
 
@@ -129,13 +129,13 @@ def targets(
         raise ValueError(f"task must hold ({n},) integers 0..T-1, found shape {np.shape(task)}")
     if not is_concrete(task):
         if num_tasks is None:
-            raise ValueError("task is traced, so the tasks cannot be counted; give num_tasks")
+            raise NeedsValues("task is traced, so the tasks cannot be counted; give num_tasks")
     else:
         low, high = int(np.min(np.asarray(task))), int(np.max(np.asarray(task)))
         if low < 0 or (num_tasks is not None and high >= num_tasks):
             limit = "T" if num_tasks is None else num_tasks
             raise ValueError(f"task must hold integers 0..{limit}-1, found {low}..{high}; renumber them")
-        num_tasks = high + 1 if num_tasks is None else num_tasks
+        num_tasks = counted("num_tasks", high + 1 if num_tasks is None else num_tasks)
     return rows, jnp.asarray(task, int), None if y is None else _values(y, loss), num_tasks
 
 

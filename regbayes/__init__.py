@@ -6,17 +6,22 @@ The sub-packages load on first use, so that ``import regbayes`` and ``regbayes -
 - :mod:`regbayes.inference`: kernels, moves and small-variance limits;
 - :mod:`regbayes.diagnostics`: conformance, ArviZ conversion, plots;
 - :mod:`regbayes.datasets`: synthetic settings and loaders;
+- :func:`regbayes.fit`: a model's posterior in one call;
 - :data:`regbayes.zoo`: the catalogue, a mapping from a model's name to its entry.
 """
 
 import importlib
-from types import ModuleType
+from typing import Any
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "datasets", "diagnostics", "inference", "models", "zoo"]
+__all__ = ["__version__", "datasets", "diagnostics", "fit", "inference", "models", "zoo"]
 
 
-def __getattr__(name: str) -> ModuleType:
+def __getattr__(name: str) -> Any:
+    if name == "fit":
+        from .fitting import fit
+
+        return fit
     if name in __all__:
         return importlib.import_module(f".{name}", __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,7 +1,10 @@
-"""Kernel states in files, so that a stopped chain goes on bit for bit. NumPy's ``.npz``, never pickle."""
+"""Kernel states and draws in files, so that a stopped chain goes on bit for bit. NumPy's formats, never pickle."""
 
+import json
 import os
 import pathlib
+import shutil
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -76,3 +79,76 @@ def load_state(path: str | os.PathLike) -> KernelState:
     if impl:
         fields[KEY] = jax.random.wrap_key_data(fields[KEY], impl=impl)
     return KernelState(**fields)
+
+
+class Folder:
+    """A run's draws so far, as arrays in files, and the state to go on from; ``progress.json`` says what counts.
+
+    First the files, then the line that makes them count: a stop at any moment loses what came after the last saving.
+
+    :param path: the folder.
+    :param plan: what makes the run what it is; one with another plan is not gone on with.
+    :param resume: whether to go on with what is there.
+    """
+
+    def __init__(self, path: str | os.PathLike, plan: Mapping[str, Any], resume: bool) -> None:
+        self.path, self.plan = pathlib.Path(path), dict(plan)
+        self.files: dict[str, dict[str, np.ndarray]] = {"sites": {}, "fields": {}}
+        self.found, self.num_saves, self.num_samples = self._progress(), 0, 0
+        if self.found and not resume:
+            raise ValueError(f"an interrupted run is in {os.fspath(path)!r}; go on with it (resume), or remove it")
+        if self.found and self.found["plan"] != self.plan:
+            other = [key for key in self.plan if self.found["plan"].get(key) != self.plan[key]]
+            raise ValueError(
+                f"resume: the run in {os.fspath(path)!r} had another {', '.join(other)}; give the same, or remove it"
+            )
+
+    def _progress(self) -> dict[str, Any]:
+        path = self.path / "progress.json"
+        return json.loads(path.read_text()) if path.is_file() else {}
+
+    def begin(self, state: KernelState, num_samples: int) -> tuple[int, KernelState]:
+        """How many sweeps are done, and the state there; ``state``, if none are."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        self.num_samples = num_samples
+        if not self.found:
+            return 0, state
+        self.num_saves = self.found["num_saves"]
+        for group, names in self.found["files"].items():
+            for name, file in names.items():
+                self.files[group][name] = np.lib.format.open_memmap(self.path / file, mode="r+")
+        return self.found["done"], load_state(self.path / f"state-{self.num_saves}.npz")
+
+    def write(self, start: int, values: dict[str, np.ndarray], group: str) -> None:
+        """Draws (chain, draw, ...) from the ``start``-th on."""
+        files = self.files[group]
+        for name, value in values.items():
+            if name not in files:
+                shape = (value.shape[0], self.num_samples, *value.shape[2:])
+                path = self.path / f"{group}-{len(files)}.npy"
+                files[name] = np.lib.format.open_memmap(path, mode="w+", dtype=value.dtype, shape=shape)
+            files[name][:, start : start + value.shape[1]] = value
+
+    def save(self, done: int, state: KernelState) -> None:
+        """Make what has been written count."""
+        for files in self.files.values():
+            for file in files.values():
+                file.flush()
+        old, self.num_saves = self.path / f"state-{self.num_saves}.npz", self.num_saves + 1
+        save_state(state, self.path / f"state-{self.num_saves}.npz")
+        names = {
+            group: {name: f"{group}-{k}.npy" for k, name in enumerate(files)} for group, files in self.files.items()
+        }
+        line = {"plan": self.plan, "done": done, "num_saves": self.num_saves, "files": names}
+        unfinished = self.path / "progress.writing"
+        unfinished.write_text(json.dumps(line))
+        os.replace(unfinished, self.path / "progress.json")
+        old.unlink(missing_ok=True)
+
+    def draws(self) -> tuple[dict[str, np.ndarray], np.ndarray]:
+        """All sites, and the log joint, as they lie in the files."""
+        return self.files["sites"], self.files["fields"]["log_joint"]
+
+    def remove(self) -> None:
+        """Once the result is written."""
+        shutil.rmtree(self.path, ignore_errors=True)

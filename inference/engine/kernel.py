@@ -3,29 +3,21 @@
 import copy
 import functools
 import inspect
-import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jax import random
+from jax import lax, random
 from numpyro.handlers import seed, substitute, trace
-from numpyro.infer.gibbs import conditioned, latent_sample_sites, prototype_trace
+from numpyro.infer.gibbs import GIBBS_SITES_KWARG, conditioned, latent_sample_sites, prototype_trace
 from numpyro.infer.mcmc import MCMCKernel
 from numpyro.util import identity, is_prng_key
 
-from ...models.laws.arguments import is_concrete
+from ...models.laws.arguments import counting, is_concrete
+from .compiled import NEEDS_VALUES, Arguments, likeness, make_room, shared
 from .move import Move
 from .target import Sites, Target
-
-NEEDS_VALUES = (
-    jax.errors.ConcretizationTypeError,
-    jax.errors.TracerArrayConversionError,
-    jax.errors.TracerIntegerConversionError,
-)
-"""What a program raises that cannot do with traced arguments."""
 
 
 class KernelState(NamedTuple):
@@ -44,6 +36,54 @@ class KernelState(NamedTuple):
     num_active: jax.Array
     overflow: jax.Array
     tuning: tuple[dict[str, jax.Array], ...]
+
+
+PASSING = ("_sample_fn", "_sizes", "_key", "_has_deterministic", "_signature")
+"""Attributes of a kernel that a run sets, or that follow from others."""
+
+
+class Compiled:
+    """The code of a kernel, compiled once for equal shapes. Chains side by side are a batch of keys or states."""
+
+    def __init__(self, kernel: "MoveKernel") -> None:
+        self.kernel = kernel
+        self.too_early: set[tuple[Arguments, int]] = set()
+        self.init = jax.jit(self._init, static_argnums=0)
+        self.sweep = jax.jit(self._sweep, static_argnums=0)
+        self.draws = jax.jit(self._draws, static_argnums=(0, 2))
+
+    def _init(self, arguments: Arguments, leaves: list, rng_key: jax.Array, init_params: Sites | None) -> KernelState:
+        target = self.kernel.target(*arguments.with_leaves(leaves))
+        one = functools.partial(self.kernel._init_one, target)
+        return one(rng_key, init_params) if is_prng_key(rng_key) else jax.vmap(one)(rng_key, init_params)
+
+    def _sweep(self, arguments: Arguments, leaves: list, state: KernelState) -> KernelState:
+        args, kwargs = arguments.with_leaves(leaves)
+        sweep = functools.partial(self.kernel._sweep, model_args=args, model_kwargs=kwargs)
+        return sweep(state) if is_prng_key(state.rng_key) else jax.vmap(sweep)(state)
+
+    def _draws(
+        self, arguments: Arguments, leaves: list, capacity: int, state: KernelState, num: jax.Array, thinning: jax.Array
+    ) -> tuple[KernelState, Sites, jax.Array]:
+        """``num`` draws with ``thinning`` sweeps each: the state, and ``capacity`` draws and log joints, chains first.
+
+        Of these the first ``num`` count, so that one loop serves for any number.
+        """
+        args, kwargs = arguments.with_leaves(leaves)
+        deterministic = self.kernel.deterministic(args, kwargs)
+
+        def collect(state: KernelState) -> tuple[Sites, jax.Array]:
+            return {**state.z, **jax.vmap(deterministic)(state.z)}, state.log_joint
+
+        def draw(i: jax.Array, carry: tuple) -> tuple:
+            state, kept = carry
+            state = lax.fori_loop(0, thinning, lambda _, state: self._sweep(arguments, leaves, state), state)
+            return state, jax.tree.map(lambda all, new: all.at[:, i].set(new), kept, collect(state))
+
+        shapes = jax.eval_shape(collect, state)
+        kept = jax.tree.map(lambda a: jnp.zeros((a.shape[0], capacity, *a.shape[1:]), a.dtype), shapes)
+        state, kept = lax.fori_loop(0, num, draw, (state, kept))
+        return state, *kept
 
 
 class MoveKernel(MCMCKernel):
@@ -96,12 +136,22 @@ class MoveKernel(MCMCKernel):
         self.name = name or program_name(model)
         self._has_deterministic = False
         self._sample_fn: Callable | None = None  # MCMC calls `init` while this is None
-        self._init_fn: tuple[Any, Callable] | None = None
+        self._sizes: dict[str, int] = {}
+        self._key: Hashable = None
+
+    def likeness(self) -> dict[str, Any]:
+        """What tells it from other kernels: equal kernels share what is compiled."""
+        return {name: value for name, value in vars(self).items() if name not in PASSING}
 
     @property
     def model(self) -> Callable:
         """The program."""
         return self._model
+
+    @property
+    def parameters(self) -> list[str]:
+        """The names of the program's arguments."""
+        return list(self._signature.parameters)
 
     @property
     def sites(self) -> tuple[str, ...]:
@@ -117,46 +167,46 @@ class MoveKernel(MCMCKernel):
         """The density the moves leave invariant."""
         return Target(self._model, self._signature, model_args, model_kwargs)
 
+    def expand(self, model_args: tuple, model_kwargs: Mapping[str, Any] | None) -> tuple[tuple, dict[str, Any]]:
+        """The program's arguments as they are compiled for, before they are looked at."""
+        return model_args, dict(model_kwargs or {})
+
+    def arguments(self, model_args: tuple, model_kwargs: Mapping[str, Any] | None) -> tuple[tuple, dict[str, Any]]:
+        """The same with the sizes that were counted when the kernel was initialised, where a call leaves them open."""
+        args, kwargs = self.expand(model_args, model_kwargs)
+        bound = self._signature.bind(*args, **{k: v for k, v in kwargs.items() if k != GIBBS_SITES_KWARG}).arguments
+        return args, {**kwargs, **{k: size for k, size in self._sizes.items() if bound.get(k) is None}}
+
     def init(self, rng_key, num_warmup, init_params, model_args, model_kwargs) -> KernelState:
         """The first state; the owned sites start at ``init_params`` (constrained values) where given."""
-        target = self.target(model_args, model_kwargs)
-        self.check(target, init_params)
+        self.check(self.target(*self.expand(model_args, model_kwargs)), init_params)
         self._sample_fn = self._sweep
-        init_one, init_params = self._compiled_init(target), jax.tree.map(_own, init_params)
-        return init_one(rng_key, init_params) if is_prng_key(rng_key) else jax.vmap(init_one)(rng_key, init_params)
+        return self.compiled("init", self.arguments(model_args, model_kwargs), rng_key, init_params)
 
-    def _compiled_init(self, target: Target) -> Callable:
-        """:meth:`_init_one` compiled for the target, once for equal shapes, whole numbers and options.
-
-        Real numbers are traced, unless the program wants to see them. Whole numbers are not: they may be labels, by
-        which programs count classes.
-        """
-        by_value = jax.jit(functools.partial(self._init_one, target))
-        leaves, tree = jax.tree_util.tree_flatten_with_path((target.args, target.kwargs))
-        if not all(is_concrete(leaf) for _, leaf in leaves):  # a traced value must not outlive its trace
-            return by_value
-        traced = [_own(leaf) for path, leaf in leaves if _is_traced(path, leaf)]
-        fixed = [None if _is_traced(path, leaf) else leaf for path, leaf in leaves]
-        key = tree, [_is_traced(*leaf) for leaf in leaves], [_fingerprint(leaf) for leaf in fixed]
-
-        def init_one(traced: list, rng_key: jax.Array, init_params: Sites | None) -> KernelState:
-            values = iter(traced)
-            args, kwargs = jax.tree.unflatten(
-                tree, [next(values) if is_traced else leaf for is_traced, leaf in zip(key[1], fixed, strict=True)]
-            )
-            return self._init_one(self.target(args, kwargs), rng_key, init_params)
-
-        if self._init_fn is None or self._init_fn[0] != key:
-            self._init_fn = key, jax.jit(init_one)
-        compiled = self._init_fn[1]
-
-        def init(rng_key: jax.Array, init_params: Sites | None) -> KernelState:
+    def compiled(self, step: str, arguments: tuple[tuple, dict[str, Any]], *values: Any) -> Any:
+        """A step of :class:`Compiled`, for the arguments at hand, by the code that all equal kernels share."""
+        if self._key is None:
+            self._key = likeness(self)
+        code = shared(self._key, lambda: Compiled(self._detached()))
+        if step == "init":
+            make_room()
+        for level in range(3):
+            apart = Arguments(arguments, level)
+            if level < 2 and (apart, level) in code.too_early:
+                continue
             try:
-                return compiled(traced, rng_key, init_params)
+                return getattr(code, step)(apart, apart.leaves, *values)
             except NEEDS_VALUES:
-                return by_value(rng_key, init_params)
+                if level == 2:
+                    raise
+                code.too_early.add((apart, level))
+        raise AssertionError
 
-        return init
+    def _detached(self) -> "MoveKernel":
+        """A copy that nobody changes any more."""
+        kernel = copy.copy(self)
+        kernel._sample_fn, kernel._sizes = None, {}
+        return kernel
 
     def _init_one(self, target: Target, rng_key: jax.Array, init_params: Sites | None) -> KernelState:
         rng_key, key_prior, *keys = random.split(rng_key, 2 + len(self.moves))
@@ -174,7 +224,9 @@ class MoveKernel(MCMCKernel):
 
     def check(self, target: Target, init_params: Sites | None = None) -> list[Move]:
         """The moves meant for the program; a ``ValueError`` if they do not fit it, or the program its arguments."""
-        latent, kinds = self._prototype(target)
+        with counting() as sizes:
+            latent, kinds = self._prototype(target)
+        self._sizes = {name: size for name, size in sizes.items() if name in self._signature.parameters}
         moves = [move for move in self.moves if move.applies(latent)]
         if unknown := list(dict.fromkeys(site for move in moves for site in move.sites if site not in latent)):
             raise ValueError(f"moves own sites {unknown}, but the latent sites of the program are {list(latent)}")
@@ -213,8 +265,7 @@ class MoveKernel(MCMCKernel):
 
     def sample(self, state: KernelState, model_args, model_kwargs) -> KernelState:
         """One sweep over the moves."""
-        sweep = functools.partial(self._sweep, model_args=model_args, model_kwargs=model_kwargs)
-        return sweep(state) if is_prng_key(state.rng_key) else jax.vmap(sweep)(state)
+        return self.compiled("sweep", self.arguments(model_args, model_kwargs), state)
 
     def _sweep(self, state: KernelState, model_args: tuple, model_kwargs: Mapping[str, Any] | None) -> KernelState:
         target = self.target(model_args, model_kwargs)
@@ -236,7 +287,7 @@ class MoveKernel(MCMCKernel):
 
     def wrap_model(self, wrapper: Callable) -> "MoveKernel":
         kernel = copy.copy(self)
-        kernel._model, kernel._sample_fn, kernel._init_fn = wrapper(self._model), None, None
+        kernel._model, kernel._sample_fn, kernel._key = wrapper(self._model), None, None
         return kernel
 
     def get_constrain_fn(self, model_args, model_kwargs) -> Callable:
@@ -247,13 +298,18 @@ class MoveKernel(MCMCKernel):
         """Add the program's deterministic sites, where it has any."""
         if not self._has_deterministic:
             return identity
+        deterministic = self.deterministic(model_args, model_kwargs)
+        return lambda z: {**z, **deterministic(z)}
+
+    def deterministic(self, model_args: tuple, model_kwargs: Mapping[str, Any]) -> Callable[[Sites], Sites]:
+        """The program's deterministic sites at its latent ones."""
         program = conditioned(self._model)
 
-        def postprocess(z: Sites) -> Sites:
+        def at(z: Sites) -> Sites:
             sites = trace(substitute(seed(program, random.key(0)), data=z)).get_trace(*model_args, **model_kwargs)
-            return {**z, **{k: site["value"] for k, site in sites.items() if site["type"] == "deterministic"}}
+            return {k: site["value"] for k, site in sites.items() if site["type"] == "deterministic"}
 
-        return postprocess
+        return at
 
     def get_diagnostics_str(self, state: KernelState) -> str:
         """What the progress bar shows."""
@@ -263,7 +319,7 @@ class MoveKernel(MCMCKernel):
         return text + (", OVERFLOW" if state.overflow else "")
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_sample_fn": None, "_init_fn": None}
+        return {**self.__dict__, "_sample_fn": None, "_key": None}
 
 
 def program_name(model: Callable) -> str:
@@ -271,24 +327,3 @@ def program_name(model: Callable) -> str:
     while not hasattr(model, "__name__"):
         model = getattr(model, "func", None) or getattr(model, "fn", None) or type(model)
     return model.__name__
-
-
-def _is_traced(path: tuple, leaf: Any) -> bool:
-    """Whether an argument is real, or a part of a container such as a corpus, which is no label."""
-    if any(isinstance(step, jax.tree_util.GetAttrKey) for step in path):
-        return True
-    return isinstance(leaf, float) or (
-        isinstance(leaf, np.ndarray | np.generic | jax.Array) and jnp.issubdtype(leaf.dtype, jnp.floating)
-    )
-
-
-def _own(leaf: Any) -> Any:
-    """A copy of a NumPy array: its owner may change it while JAX, which does not wait, still reads it."""
-    return np.array(leaf) if isinstance(leaf, np.ndarray) else leaf
-
-
-def _fingerprint(leaf: Any) -> tuple:
-    """Equal for equal arguments; for arrays identity, and for NumPy's, which may change in place, a checksum."""
-    if isinstance(leaf, np.ndarray):
-        return id(leaf), zlib.crc32(np.ascontiguousarray(leaf).data)
-    return (type(leaf), leaf) if isinstance(leaf, int | str) else (id(leaf),)

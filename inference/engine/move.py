@@ -48,6 +48,10 @@ class Move(ABC):
         self.name = name or f"{type(self).__name__}({', '.join(self.sites)})"
         self.covered_by, self.when = covered_by, when
 
+    def likeness(self) -> dict[str, Any]:
+        """What tells it from other moves of its class: kernels of equal moves share what is compiled."""
+        return vars(self)
+
     def applies(self, z: Sites) -> bool:
         """Whether the move is meant for a program with the sites ``z``."""
         return self.when is None or (all(site in z for site in self.sites) and self.when(z))

@@ -17,6 +17,7 @@ from numpyro.distributions import Distribution
 
 from ...models import Corpus, FlooredDirichlet, HingeOmega, InformationNormal, tokens_of
 from ...models.laws import cores as on_cores
+from ...models.laws.arguments import is_concrete
 from ...models.laws.cores import seed_of
 from ...models.laws.corpora import PART, floored, tally
 from ..engine.kernel import KernelState, MoveKernel
@@ -370,7 +371,12 @@ class TopicKernel(MoveKernel):
         self.begin, self.fit, self.fit_name = begin, fit, fit_name
 
     def target(self, model_args: tuple, model_kwargs: Mapping[str, Any] | None) -> Target:
-        return super().target(*self._expand(model_args, model_kwargs, None))
+        return super().target(*self.expand(model_args, model_kwargs))
+
+    def expand(self, model_args: tuple, model_kwargs: Mapping[str, Any] | None) -> tuple[tuple, dict[str, Any]]:
+        X = model_args[0] if model_args else (model_kwargs or {}).get("X")
+        known = X is not None and is_concrete(X)  # where it is not, the state says how many tokens there are
+        return self._expand(model_args, model_kwargs, None) if known else super().expand(model_args, model_kwargs)
 
     def _expand(self, args: tuple, kwargs: Mapping[str, Any] | None, num_tokens: int | None) -> tuple[tuple, dict]:
         """The arguments with the counts ``X`` as tokens."""

@@ -5,6 +5,8 @@ initialised with the same, then concrete, argument.
 """
 
 import contextlib
+from collections.abc import Iterator
+from contextvars import ContextVar
 from typing import Any
 
 import jax
@@ -13,6 +15,29 @@ import numpy as np
 import numpyro
 from jax.typing import ArrayLike
 from numpyro.distributions import Distribution
+
+_counted: ContextVar[dict[str, int] | None] = ContextVar("counted", default=None)
+
+
+class NeedsValues(ValueError):
+    """An argument is traced, and the program wants to see its values."""
+
+
+@contextlib.contextmanager
+def counting() -> Iterator[dict[str, int]]:
+    """The sizes, by the names of their arguments, that programs count in data meanwhile: classes in labels, say."""
+    token = _counted.set(found := {})
+    try:
+        yield found
+    finally:
+        _counted.reset(token)
+
+
+def counted(name: str, size: int) -> int:
+    """``size``, for :func:`counting` to know."""
+    if (found := _counted.get()) is not None:
+        found[name] = int(size)
+    return size
 
 
 def check_positive(*, strict: bool = True, **values: ArrayLike) -> None:
@@ -76,7 +101,7 @@ def check_labels(y: ArrayLike, n: int, num_classes: int | None = None) -> tuple[
         raise ValueError(f"y must hold integer labels 0..L-1, found dtype {_dtype(y)}; encode the classes as integers")
     if not is_concrete(y):
         if num_classes is None:
-            raise ValueError("y is traced, so its classes cannot be counted; give num_classes")
+            raise NeedsValues("y is traced, so its classes cannot be counted; give num_classes")
         return jnp.asarray(y, dtype=jnp.int32), num_classes
     found = np.unique(np.asarray(y))
     if len(found) < 2:
@@ -86,7 +111,7 @@ def check_labels(y: ArrayLike, n: int, num_classes: int | None = None) -> tuple[
         wanted = f"0..{limit - 1}" if num_classes is not None else "0..L-1, each class present"
         hint = "" if num_classes is not None or found[0] < 0 else f" (or give num_classes={limit})"
         raise ValueError(f"y must hold labels {wanted}, found {_some(found)}; relabel them{hint}")
-    return jnp.asarray(y, dtype=jnp.int32), limit
+    return jnp.asarray(y, dtype=jnp.int32), counted("num_classes", limit)
 
 
 def check_targets(y: ArrayLike, n: int) -> jax.Array:

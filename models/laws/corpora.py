@@ -20,7 +20,7 @@ from numpyro.distributions.distribution import Distribution
 from numpyro.distributions.util import validate_sample
 
 from . import cores as host
-from .arguments import is_concrete
+from .arguments import NeedsValues, counted, is_concrete
 from .gammas import log_gammas
 
 PART = 2**16
@@ -141,7 +141,7 @@ def _traced_tokens(X: jax.Array, num_tokens: int | None) -> Corpus:
     if jnp.ndim(X) != 2:
         raise ValueError(f"X must have shape (n, d), one row per document, found shape {jnp.shape(X)}")
     if num_tokens is None:
-        raise ValueError("X is traced, so its tokens cannot be counted; give tokens_of(X) for it")
+        raise NeedsValues("X is traced, so its tokens cannot be counted; give tokens_of(X) for it")
     D, V = X.shape
     X = jnp.asarray(X).astype(jnp.int32)
     cells = jnp.repeat(jnp.arange(D * V, dtype=jnp.int32), X.ravel(), total_repeat_length=num_tokens)
@@ -210,7 +210,7 @@ def check_landmarks(
         raise ValueError(f"landmarks must have shape ({num_documents},), one entry per row of X, found shape {shape}")
     if not is_concrete(landmarks):
         if num_clusters is None:
-            raise ValueError("landmarks are traced, so clusters cannot be counted; give num_clusters")
+            raise NeedsValues("landmarks are traced, so clusters cannot be counted; give num_clusters")
         return jnp.asarray(landmarks, jnp.int32), num_clusters
     array = np.asarray(landmarks)
     if array.dtype.kind not in "iu":
@@ -226,7 +226,7 @@ def check_landmarks(
         raise ValueError(
             f"landmarks must have a document for every cluster 0..{limit - 1}, found none for {missing[0]}"
         )
-    return jnp.asarray(array, jnp.int32), limit
+    return jnp.asarray(array, jnp.int32), counted("num_clusters", limit)
 
 
 def floor(dtype: Any) -> float:

@@ -1,0 +1,176 @@
+"""What is compiled, kept for the life of the process: equal kernels and equal shapes share it.
+
+Everything that is compiled takes its arguments apart: arrays and real numbers are traced, whatever shapes the program
+(whole numbers, words, functions) is part of the key. So a new kernel of the same options on new data of equal shape
+compiles nothing.
+"""
+
+import collections
+import functools
+import gc
+import hashlib
+import pathlib
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax._src.core import trace_state_clean
+
+from ...models.laws.arguments import NeedsValues, is_concrete
+
+NEEDS_VALUES = (
+    NeedsValues,
+    jax.errors.ConcretizationTypeError,
+    jax.errors.TracerArrayConversionError,
+    jax.errors.TracerIntegerConversionError,
+)
+"""What a program raises that cannot do with traced arguments."""
+
+MAPS = pathlib.Path("/proc/self/maps")
+MANY_MAPS = 30_000
+"""Linux gives a process 65,530 memory maps, of which a compiled kernel keeps up to two thousand; beyond them XLA
+crashes."""
+MOST_KEPT = 128
+"""Compiled functions that are kept, those used last."""
+
+_kept: collections.OrderedDict[Hashable, Any] = collections.OrderedDict()
+
+
+def shared(key: Hashable, make: Callable[[], Any]) -> Any:
+    """What ``make`` made for an equal key, or makes now."""
+    if key not in _kept:
+        _kept[key] = make()
+        while len(_kept) > MOST_KEPT:
+            _kept.popitem(last=False)
+    _kept.move_to_end(key)
+    return _kept[key]
+
+
+def make_room() -> None:
+    """Let go of compiled code if there is much of it; what runs, and what a caller holds, stays.
+
+    >>> make_room()
+    """
+    if not trace_state_clean() or not MAPS.exists() or MAPS.read_bytes().count(b"\n") <= MANY_MAPS:
+        return
+    _kept.clear()
+    jax.clear_caches()
+    gc.collect()
+
+
+class _Same:
+    """An object that is like itself alone; the key keeps it alive, so that its place is not taken by another."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.value is other.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+
+def likeness(value: Any, _above: tuple[int, ...] = ()) -> Hashable:
+    """Equal for what compiles to the same: numbers, arrays and options by value, functions by their definition.
+
+    Two functions are alike if one ``def`` made both, around alike values. What a function reads from its module is not
+    looked at: settings are arguments, never globals.
+    """
+    if isinstance(value, bool | int | float | complex | str | bytes | None | type):
+        return type(value), value
+    if id(value) in _above:
+        return "above", _above.index(id(value))
+    above = (*_above, id(value))
+    inner = functools.partial(likeness, _above=above)
+    if isinstance(value, functools.partial):
+        return "partial", inner(value.func), *map(inner, value.args), *_items(value.keywords, inner)
+    if hasattr(value, "__func__"):
+        return "method", inner(value.__func__), inner(value.__self__)
+    if hasattr(value, "__code__"):
+        cells = [cell.cell_contents for cell in value.__closure__ or ()]
+        inside = [inner(cell) if not isinstance(cell, list | dict | set) else _Same(cell) for cell in cells]
+        defaults = [inner(default) for default in value.__defaults__ or ()]
+        return "function", _Same(value.__code__), *inside, *defaults, *_items(value.__kwdefaults__ or {}, inner)
+    if isinstance(value, np.ndarray | np.generic) and value.dtype != object:
+        return "array", value.shape, str(value.dtype), digest(value)
+    if isinstance(value, jax.Array) and is_concrete(value) and not jnp.issubdtype(value.dtype, jax.dtypes.extended):
+        return "array", value.shape, str(value.dtype), digest(np.asarray(value))
+    if isinstance(value, tuple | list):
+        return type(value), *map(inner, value)
+    if isinstance(value, dict):
+        return "dict", *_items(value, inner)
+    leaves, tree = jax.tree.flatten(value)
+    if not (len(leaves) == 1 and leaves[0] is value):  # a law, a corpus
+        return type(value), _hashable(tree), *map(inner, leaves)
+    if hasattr(value, "likeness"):
+        return type(value), inner(value.likeness())
+    return _hashable(value) if type(value).__eq__ is not object.__eq__ else _Same(value)
+
+
+def _items(values: dict[Any, Any], inner: Callable[[Any], Hashable]) -> tuple:
+    return tuple((key, inner(value)) for key, value in sorted(values.items(), key=lambda item: str(item[0])))
+
+
+def _hashable(value: Any) -> Hashable:
+    try:
+        hash(value)
+    except TypeError:
+        return _Same(value)
+    return value
+
+
+def digest(array: np.ndarray) -> bytes:
+    """Of an array's contents."""
+    return hashlib.blake2b(np.ascontiguousarray(array).view(np.uint8).data, digest_size=16).digest()
+
+
+class Arguments:
+    """A program's arguments, apart: what is traced, and the rest, by which compiled code is told apart.
+
+    Hashable by the rest, so that it can be a static argument of ``jax.jit`` next to the traced leaves.
+
+    :param arguments: positional and keyword arguments.
+    :param level: 0 traces arrays and real numbers; 1 of arrays only those that are real, or parts of a container such
+        as a corpus; 2 nothing. Programs that look at values need the later ones.
+    """
+
+    def __init__(self, arguments: tuple[tuple, dict[str, Any]], level: int = 0) -> None:
+        paths, self._tree = jax.tree_util.tree_flatten_with_path(arguments)
+        self.traced = tuple(_is_traced(path, leaf, level) for path, leaf in paths)
+        self.leaves = [_own(leaf) for (_, leaf), traced in zip(paths, self.traced, strict=True) if traced]
+        self._fixed = [None if traced else leaf for (_, leaf), traced in zip(paths, self.traced, strict=True)]
+        self._key = _hashable(self._tree), self.traced, tuple(map(likeness, self._fixed))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Arguments) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def with_leaves(self, leaves: list) -> tuple[tuple, dict[str, Any]]:
+        """The arguments with other values of what is traced."""
+        values = iter(leaves)
+        both = zip(self.traced, self._fixed, strict=True)
+        return jax.tree.unflatten(self._tree, [next(values) if traced else leaf for traced, leaf in both])
+
+
+def _is_traced(path: tuple, leaf: Any, level: int) -> bool:
+    if not is_concrete(leaf):
+        return True
+    if level == 2:
+        return False
+    if isinstance(leaf, float):
+        return True
+    if not isinstance(leaf, np.ndarray | np.generic | jax.Array):
+        return False
+    inside = any(isinstance(step, jax.tree_util.GetAttrKey) for step in path)
+    is_number = np.dtype(leaf.dtype).kind in "iub" and np.ndim(leaf) > 0 if level == 0 or inside else False
+    return is_number or jnp.issubdtype(leaf.dtype, jnp.floating)
+
+
+def _own(leaf: Any) -> Any:
+    """A copy of a NumPy array: its owner may change it while JAX, which does not wait, still reads it."""
+    return np.array(leaf) if isinstance(leaf, np.ndarray) else leaf
