@@ -4,6 +4,7 @@ import functools
 import inspect
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -25,6 +26,7 @@ from ..models import TruncatedPoisson
 __all__ = ["ClusterThenClassify", "PosteriorClassifier", "PosteriorClustering"]
 
 
+@dataclass(eq=False, repr=False)
 class ClusterThenClassify(ClassifierMixin, BaseEstimator):
     """Cluster the inputs, blind to the labels, then learn a classifier in each cluster: the decoupled pipeline.
 
@@ -44,9 +46,8 @@ class ClusterThenClassify(ClassifierMixin, BaseEstimator):
     (3, True)
     """
 
-    def __init__(self, cluster=None, classifier=None):
-        self.cluster = cluster
-        self.classifier = classifier
+    cluster: Any = None
+    classifier: Any = None
 
     def fit(self, X, y):
         """Fit to ``X`` (n, d) and labels ``y`` (n,)."""
@@ -184,6 +185,7 @@ def sampler(program: str, kernel: str | None, num_warmup: int, num_samples: int,
     return jax.jit(lambda keys, starts, *rest: lax.map(lambda chain: draw(*chain, *rest), (keys, starts)))
 
 
+@dataclass(eq=False, repr=False)
 class PosteriorClustering(ClusterMixin, BaseEstimator):
     """A Gaussian mixture of the zoo as a clustering: draws, then the partition nearest to them.
 
@@ -213,31 +215,17 @@ class PosteriorClustering(ClusterMixin, BaseEstimator):
     ((60,), (10, 60))
     """
 
-    def __init__(
-        self,
-        program="dpgmm",
-        n_clusters=None,
-        cost=None,
-        ell=None,
-        max_strength=2.0,
-        num_tuning=600,
-        num_warmup=100,
-        num_samples=100,
-        prior_scale=0.1,
-        max_clusters=32,
-        random_state=None,
-    ):
-        self.program = program
-        self.n_clusters = n_clusters
-        self.cost = cost
-        self.ell = ell
-        self.max_strength = max_strength
-        self.num_tuning = num_tuning
-        self.num_warmup = num_warmup
-        self.num_samples = num_samples
-        self.prior_scale = prior_scale
-        self.max_clusters = max_clusters
-        self.random_state = random_state
+    program: str = "dpgmm"
+    n_clusters: int | None = None
+    cost: float | None = None
+    ell: float | None = None
+    max_strength: float = 2.0
+    num_tuning: int = 600
+    num_warmup: int = 100
+    num_samples: int = 100
+    prior_scale: float = 0.1
+    max_clusters: int = 32
+    random_state: Any = None
 
     def fit(self, X, y=None):
         """Draw from the posterior given ``X`` (n, d)."""

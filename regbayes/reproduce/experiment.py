@@ -23,7 +23,18 @@ from sklearn.model_selection import GridSearchCV, ParameterGrid, StratifiedGroup
 from .. import __version__
 from ..xla import ONE_THREAD, add_flag, make_room
 
-__all__ = ["Experiment", "Method", "Metric", "Options", "OtherSettings", "Part", "choose", "evaluate", "run_experiment"]
+__all__ = [
+    "Experiment",
+    "Method",
+    "Metric",
+    "Options",
+    "OtherSettings",
+    "Part",
+    "choose",
+    "evaluate",
+    "paper",
+    "run_experiment",
+]
 
 LIBRARIES = ("jax", "numpy", "numpyro", "scikit-learn", "scipy")
 
@@ -125,6 +136,21 @@ class Experiment:
     compare: tuple[tuple[str, str], ...] = ()
     side_by_side: bool = False
     figure: Callable[..., Figure] | None = None
+
+
+def paper(metrics: Sequence[str], methods: Sequence[str], rows: Mapping[str, str]) -> dict[tuple[str, str], dict]:
+    """The paper's numbers by (setting, method): metric -> mean and standard deviation.
+
+    :param rows: setting -> what its row says of the methods, separated by commas: a mean and a standard deviation for
+        each metric, ``-`` where there is none.
+    """
+    numbers = {}
+    for setting, row in rows.items():
+        for method, entry in zip(methods, row.split(","), strict=True):
+            values = [None if value == "-" else float(value) for value in entry.split()]
+            pairs = zip(values[::2], values[1::2], strict=True)
+            numbers[setting, method] = dict(zip(metrics, pairs, strict=True))
+    return numbers
 
 
 class OtherSettings(Exception):
