@@ -257,7 +257,7 @@ class Clustering(BaseEstimator, ABC):
             outcome = descend_in_order(X, labels, weight, start, problem, *arguments, private.get("observe"))
         clusters = outcome.clusters
         self.penalty_ = penalty
-        self.cluster_centers_ = clusters.mu[clusters.active]
+        self.cluster_centers_: Array = clusters.mu[clusters.active]
         self.num_clusters_ = len(self.cluster_centers_)
         self.labels_ = (np.cumsum(clusters.active) - 1)[outcome.z]
         self.objective_ = np.array([base + penalty * num for base, num in outcome.trace])

@@ -43,7 +43,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ...models.laws.corpora import check_landmarks
 from ..duality.problem import compiled
-from ..mean_field.medlda import SupervisedTopics, Topics, check_documents
+from ..mean_field.medlda import SupervisedTopics, TopicEstimator, check_documents
 from ..mean_field.medlda_descent import Classes, MedLDADescent, Responses, TopicSettings
 from .descent import ROUNDING
 from .estimator import check_settings, warn_of_end
@@ -369,7 +369,7 @@ class MedLDAMeans(SupervisedTopics):
 
 
 @dataclass(eq=False, repr=False)
-class MaxMarginTopicMeans(Topics):
+class MaxMarginTopicMeans(TopicEstimator):
     """Clusters of documents with a large margin between their topics: the small-variance limit of ``mmctm``.
 
     The objective is in ``limits/topics.py``. The start is a short run of latent Dirichlet allocation, and for each

@@ -22,7 +22,7 @@ from ..limits.estimator import (
     two_class,
     warn_of_end,
 )
-from .features import Features
+from .features import FeatureSpace
 from .isvm_descent import Inputs, MixtureDescent
 from .isvm_equations import MixtureSettings, prior_logits, softmax
 
@@ -150,7 +150,7 @@ class InfiniteSVM(ScoreClassifier, BaseEstimator):
             first = rows[first]
         everything = X
         X, y, weight = X[first], y[first], np.bincount(inverse, weight[rows])
-        self._features = Features(
+        self._features = FeatureSpace(
             self.kernel, X, weight, first, gamma=self.gamma, intercept=self.fit_intercept, scale=self._weight_variance()
         )
         inputs = Inputs(self._features.inputs(X), self.kernel != "linear")

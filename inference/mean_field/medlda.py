@@ -32,7 +32,7 @@ def check_documents(estimator, X, y="no_validation", reset=True, **options):
     return X, *y
 
 
-class Topics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """An estimator of topics from counts of words, dense or CSR."""
 
     components_: Array
@@ -58,7 +58,7 @@ class Topics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
 
 @dataclass(eq=False, repr=False)
-class SupervisedTopics(Topics):
+class SupervisedTopics(TopicEstimator):
     """What estimators share that predict from shares of topics: ``task``, ``transform``, ``coef_``, ``components_``."""
 
     task: str = "classification"

@@ -99,10 +99,10 @@ class PosteriorClassifier(ClassifierMixin, BaseEstimator):
     ``n_features_in_``.
 
     >>> from regbayes.datasets import make_m2dpm_setting1
-    >>> X, y, truth = make_m2dpm_setting1(100, 2)
-    >>> model = PosteriorClassifier("isvm", num_warmup=10, num_samples=10, random_state=0, variance=0.25).fit(X, y)
-    >>> model.predict(X[:5]).shape, model.draws_["z"].shape
-    ((5,), (10, 100))
+    >>> X, y, truth = make_m2dpm_setting1(80, 2)
+    >>> model = PosteriorClassifier("isvm", num_warmup=5, num_samples=6, num_chains=2, max_clusters=40)
+    >>> model.set_params(concentration=2.0).fit(X, y).predict(X[:5]).shape, model.draws_["z"].shape
+    ((5,), (12, 80))
     """
 
     def __init__(
@@ -254,7 +254,7 @@ class PosteriorClustering(ClusterMixin, BaseEstimator):
     def _sampler(self, program: str, num_warmup: int, num_samples: int) -> Callable:
         return sampler(program, "collapsed", num_warmup, num_samples, (("max_clusters", self.max_clusters_),))
 
-    def _margin(self, X: np.ndarray, seed: int, priors: dict[str, Any]) -> tuple[float, float, Any]:
+    def _margin(self, X: np.ndarray, seed: int, priors: dict[str, Any]) -> tuple[float, float | None, Any]:
         """``c``, ``ell`` and where the chain starts; None if the buffer did not suffice."""
         if self.cost is not None:
             draws, overflow = self._sampler("dpgmm", self.num_tuning, 1)(

@@ -29,7 +29,7 @@ __all__ = [
     "Metric",
     "Options",
     "OtherSettings",
-    "Part",
+    "Rows",
     "choose",
     "evaluate",
     "paper",
@@ -157,7 +157,7 @@ class OtherSettings(Exception):
     """The folder holds a run of the same experiment with other settings."""
 
 
-class Part(NamedTuple):
+class Rows(NamedTuple):
     """Rows to learn from or to test on; ``groups`` (n,) must not be split."""
 
     X: np.ndarray
@@ -167,8 +167,8 @@ class Part(NamedTuple):
 
 def evaluate(
     method: Method,
-    train: Part,
-    test: Part,
+    train: Rows,
+    test: Rows,
     seed: int,
     options: Options,
     subsets: Mapping[str, np.ndarray] | None = None,
@@ -200,7 +200,7 @@ def evaluate(
     }
 
 
-def choose(method: Method, train: Part, seed: int, options: Options) -> dict[str, Any]:
+def choose(method: Method, train: Rows, seed: int, options: Options) -> dict[str, Any]:
     """The best of the method's grid by cross-validation; groups stay whole, and classes are spread over the folds."""
     estimator, grid = method.estimator(seed, options.fast), method.candidates(options.fast)
     candidates = list(ParameterGrid(grid))

@@ -19,7 +19,7 @@ from sklearn.svm import SVR, LinearSVC
 
 from .. import datasets
 from ..inference.mean_field import ILSVM, MTILSVM
-from .experiment import ACCURACY, F1, SECONDS, Experiment, Method, Metric, Options, Part, evaluate, paper
+from .experiment import ACCURACY, F1, SECONDS, Experiment, Method, Metric, Options, Rows, evaluate, paper
 from .figure import dots, lines
 from .m2dpm import on_standardised
 
@@ -62,7 +62,7 @@ def pictures_cell(setting: str, method: Method | None, seed: int, options: Optio
     rows = np.random.default_rng(seed).permutation(len(data.X))[: FAST_NUM_DATA if options.fast else size]
     X, y = data.X[rows][:, data.X[rows].std(0) > 0].astype(float), data.y[rows]
     half = len(rows) // 2
-    return evaluate(method, Part(X[:half], y[:half]), Part(X[half:], y[half:]), seed, options)
+    return evaluate(method, Rows(X[:half], y[:half]), Rows(X[half:], y[half:]), seed, options)
 
 
 def latent(**fixed: Any) -> Method:

@@ -20,7 +20,7 @@ from .. import datasets
 from ..diagnostics.plots.style import COLOURS, MARKERS
 from ..inference.mean_field import InfiniteSVM
 from . import m2dpm
-from .experiment import ACCURACY, F1, SECONDS, Experiment, Method, Metric, Options, Part, evaluate, paper
+from .experiment import ACCURACY, F1, SECONDS, Experiment, Method, Metric, Options, Rows, evaluate, paper
 from .figure import Records
 from .m2dpm import on_standardised
 
@@ -259,7 +259,7 @@ def pictures_cell(setting: str, method: Method | None, seed: int, options: Optio
     train, test = np.flatnonzero(data.train), np.flatnonzero(~data.train)
     size = 400 if options.fast else NUM_PICTURES
     rows = np.random.default_rng(seed).permutation(train)[:size]
-    known, new = (Part(data.X[i].astype(float), data.y[i]) for i in (rows, test))
+    known, new = (Rows(data.X[i].astype(float), data.y[i]) for i in (rows, test))
     return evaluate(method, known, new, seed, options)
 
 

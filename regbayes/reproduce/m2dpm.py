@@ -19,7 +19,7 @@ from sklearn.svm import SVC, LinearSVC
 
 from .. import datasets, inference
 from .baselines import ClusterThenClassify, PosteriorClassifier
-from .experiment import ACCURACY, F1, SECONDS, Experiment, Method, Metric, Options, Part, choose, evaluate, paper
+from .experiment import ACCURACY, F1, SECONDS, Experiment, Method, Metric, Options, Rows, choose, evaluate, paper
 
 TIME = "Time: one fit with the chosen hyper-parameters and the predictions, without compilation."
 
@@ -92,9 +92,9 @@ def synthetic_cell(setting: str, method: Method | None, seed: int, options: Opti
     train, test = train_test_split(np.arange(len(X)), test_size=0.2, random_state=seed)
     if method is None:  # nothing to learn for who knows the truth
         return {"accuracy": 100 * float(np.mean(truth.bayes(X[test], truth.z[test]) == y[test]))}
-    whole, held_out, few = Part(X[train], y[train]), Part(X[test], y[test]), train[:NUM_SEARCH]
+    whole, held_out, few = Rows(X[train], y[train]), Rows(X[test], y[test]), train[:NUM_SEARCH]
     if len(few) < len(train) and method.grid:
-        chosen = choose(method, Part(X[few], y[few]), seed, options)
+        chosen = choose(method, Rows(X[few], y[few]), seed, options)
         method = replace(method, grid={key: [value] for key, value in chosen.items()})
     return evaluate(method, whole, held_out, seed, options)
 
@@ -195,7 +195,7 @@ def protein_cell(setting: str, method: Method | None, seed: int, options: Option
     data = datasets.load("protein-fold", options.data_home)
     if "train" not in data:
         raise ValueError(f"{data.path} must tell the official training part (`train`); get another copy of the file")
-    train, test = (Part(data.X[rows], data.y[rows]) for rows in (data.train, ~data.train))
+    train, test = (Rows(data.X[rows], data.y[rows]) for rows in (data.train, ~data.train))
     subsets = {}
     if "protein_id" in data:
         domains = names_domain(data.protein_id[~data.train])
@@ -212,7 +212,7 @@ def names_domain(protein_id: np.ndarray) -> np.ndarray:
     return np.char.str_len(protein_id) == 6
 
 
-def best_accuracy(method: Method, train: Part, test: Part, seed: int, options: Options) -> float:
+def best_accuracy(method: Method, train: Rows, test: Rows, seed: int, options: Options) -> float:
     """Accuracy on the test part in percent, of the hyper-parameters of the grid that do best there."""
     estimator, candidates = method.estimator(seed, options.fast), ParameterGrid(method.candidates(options.fast))
     with warnings.catch_warnings():  # some of the grid is a bad choice
@@ -295,7 +295,7 @@ def parkinsons_cell(setting: str, method: Method | None, seed: int, options: Opt
     folds: Any = StratifiedKFold if groups is None else StratifiedGroupKFold
     results = []
     for split in folds(NUM_FOLDS, shuffle=True, random_state=seed).split(data.X, data.y, groups):
-        train, test = (Part(data.X[i], data.y[i], None if groups is None else groups[i]) for i in split)
+        train, test = (Rows(data.X[i], data.y[i], None if groups is None else groups[i]) for i in split)
         results.append(evaluate(method, train, test, seed, options))
     means = {key: float(np.mean([result[key] for result in results])) for key in ("accuracy", "f1", "seconds")}
     return {**means, "folds": results}

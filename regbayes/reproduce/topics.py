@@ -285,7 +285,7 @@ TABLE2 = Experiment(
     metrics=ACCURACIES,
     cell=documents_cell,
     paper={
-        (f"{name}, L={num}", method): {"accuracy": row[2 * m : 2 * m + 2]}
+        (f"{name}, L={num}", method): {"accuracy": (row[2 * m], row[2 * m + 1])}
         for name, rows in PAPER.items()
         for num, row in rows.items()
         for method, m in COLUMNS.items()

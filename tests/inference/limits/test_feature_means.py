@@ -40,7 +40,7 @@ def margin_part(model, X, y, Z, eta):
     return np.sum(eta**2) / (2 * model.prior_scale**2) + 2 * model.cost * np.sum(loss)
 
 
-@parametrize_with_checks([LatentFeatureMeans(), MaxMarginFeatureMeans()])
+@parametrize_with_checks([LatentFeatureMeans(n_init=1), MaxMarginFeatureMeans(n_init=2)])
 def test_scikit_learn_contract(estimator, check):
     check(estimator)
 
