@@ -10,14 +10,14 @@ References:
 
 import numpy as np
 
-from .problem import Array, Problem, compiled
+from .problem import Array, DualProblem, compiled
 
 __all__ = ["ascend"]
 
 LONGEST_REST = 16  # sweeps
 
 
-def ascend(problem: Problem, alpha: Array, goal: float, max_sweeps: int, seed: int) -> tuple[int, Array]:
+def ascend(problem: DualProblem, alpha: Array, goal: float, max_sweeps: int, seed: int) -> tuple[int, Array]:
     """Sweep until the data visited have a gap of ``goal`` or less between them; ``alpha`` (n, L) changes in place.
 
     :return: how many sweeps, and the mean of ``alpha`` over them.
@@ -65,7 +65,7 @@ def _vertex(B, cap, k_true, new):
 
 
 @compiled
-def _visit(a, norm, cost, k_true, before, sorted_, new):
+def visit(a, norm, cost, k_true, before, sorted_, new):
     """A datum's best block into ``new``; its gap. ``a`` (L,) is spent."""
     most, gap = np.max(a), 0.0
     for k in range(len(a)):
@@ -80,7 +80,7 @@ def _visit(a, norm, cost, k_true, before, sorted_, new):
 
 
 @compiled
-def _shuffle(order, seed):
+def shuffle(order, seed):
     """A random order in place, by a linear congruential generator; returns its next seed."""
     for i in range(len(order) - 1, 0, -1):
         seed = seed * np.uint64(6364136223846793005) + np.uint64(1442695040888963407)
@@ -101,15 +101,15 @@ def _sweeps(inputs, b, y, cost, precomputed, norms, alpha, state, mean, goal, ma
     order, rest, doze = np.arange(n), np.zeros(n, np.int64), np.zeros(n, np.int64)
     random, sweeps, gap = np.uint64(seed), 0, np.inf
     while sweeps < max_sweeps and gap > goal:
-        random = _shuffle(order, random)
+        random = shuffle(order, random)
         gap = 0.0
         for i in order:
             if rest[i] > 0:
                 rest[i] -= 1
                 continue
             for k in range(L):
-                a[k] = b[i, k] + (state[k, i] if precomputed else _dot(state[k], inputs[i]))
-            gap += _visit(a, norms[i], cost[i], y[i], alpha[i], sorted_, new)
+                a[k] = b[i, k] + (state[k, i] if precomputed else dot(state[k], inputs[i]))
+            gap += visit(a, norms[i], cost[i], y[i], alpha[i], sorted_, new)
             changed = False
             for k in range(L):
                 delta = new[k] - alpha[i, k]
@@ -127,7 +127,7 @@ def _sweeps(inputs, b, y, cost, precomputed, norms, alpha, state, mean, goal, ma
 
 
 @compiled
-def _dot(u, v):
+def dot(u, v):
     total = 0.0
     for j in range(len(u)):
         total += u[j] * v[j]

@@ -29,7 +29,7 @@ import numpy as np
 
 from .ascent import ascend
 from .interior_point import interior_point
-from .problem import Array, Problem, Solution, better
+from .problem import Array, DualProblem, Solution, better
 
 __all__ = ["Solution", "crammer_singer", "objectives"]
 
@@ -79,7 +79,7 @@ def crammer_singer(
         )
     kept = np.flatnonzero(cost > 0)
     part = inputs[np.ix_(kept, kept)] if precomputed else inputs[kept]
-    problem = Problem(np.ascontiguousarray(part), b[kept], y[kept], cost[kept], precomputed)
+    problem = DualProblem(np.ascontiguousarray(part), b[kept], y[kept], cost[kept], precomputed)
     found = solve(problem, problem.feasible(alpha[kept]), tol, max_iter)
     full = np.zeros(b.shape)
     full[kept] = found.alpha
@@ -142,7 +142,7 @@ def _margins(y: Array, num_classes: int, ell: Any, offset: Array | None) -> Arra
     return np.ascontiguousarray(b)
 
 
-def solve(problem: Problem, alpha: Array, tol: float, max_iter: int = 10_000) -> Solution:
+def solve(problem: DualProblem, alpha: Array, tol: float, max_iter: int = 10_000) -> Solution:
     """From a feasible ``alpha`` ascend until the gap is small; where that is slow, finish by interior-point steps."""
     best = problem.certify(alpha, 0, tol)
     alpha, n_iter, patience, longest = alpha.copy(), 0, _patience(problem), 32
@@ -163,7 +163,7 @@ def solve(problem: Problem, alpha: Array, tol: float, max_iter: int = 10_000) ->
     return best._replace(n_iter=n_iter)
 
 
-def _patience(problem: Problem) -> float:
+def _patience(problem: DualProblem) -> float:
     """Sweeps worth half the interior-point method's time; infinite where its matrix is too large.
 
     Rough counts of operations, on one core: 1e9 a second in a sweep, 2e10 in a matrix product, and a call's overhead.

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-from .problem import Array, Problem, Solution, better, bounded
+from .problem import Array, DualProblem, Solution, better, bounded
 
 __all__ = ["interior_point"]
 
@@ -23,7 +23,7 @@ NEGLIGIBLE = 0.1  # curvature that a Newton matrix may miss on average, relative
 CENTRAL = 0.1  # of the central path's multipliers, that an interior start has at least
 
 
-def _rows(problem: Problem) -> Array:
+def _rows(problem: DualProblem) -> Array:
     """Rows (n, r) with the problem's inner products."""
     if not problem.precomputed:
         return problem.inputs
@@ -32,7 +32,7 @@ def _rows(problem: Problem) -> Array:
     return np.ascontiguousarray(vectors[:, kept] * np.sqrt(values[kept]))
 
 
-def interior_point(problem: Problem, start: Solution, tol: float, max_iter: int = 60) -> Solution:
+def interior_point(problem: DualProblem, start: Solution, tol: float, max_iter: int = 60) -> Solution:
     """Predictor-corrector steps from ``start``; a sparse ``alpha`` with a gap of ``tol``, or the best there was.
 
     With ``theta = p/z``, a direction towards ``z p = target``, ``sum_k dp_ik = 0`` and ``dz = dxi - da`` is
@@ -74,17 +74,17 @@ def interior_point(problem: Problem, start: Solution, tol: float, max_iter: int 
             return float(np.sum(c * p * z)) / (total_cost * p.shape[1])
 
         _, dp, dz = direction(-p * z)
-        t = min(1.0, _longest(p, dp), _longest(z, dz))
+        t = min(1.0, longest_step(p, dp), longest_step(z, dz))
         mu = barrier(p, z)
         centring = (barrier(p + t * dp, z + t * dz) / mu) ** 3  # little, where the pure Newton step goes far
         dW, dp, dz = direction(centring * mu - p * z - dp * dz)
-        t = min(1.0, 0.995 * _longest(p, dp), 0.995 * _longest(z, dz))
+        t = min(1.0, 0.995 * longest_step(p, dp), 0.995 * longest_step(z, dz))
         W, p, z = W + t * dW, p + t * dp, z + t * dz
         p /= np.sum(p, axis=1, keepdims=True)
     return _sparse(problem, best, tol)
 
 
-def _longest(v: Array, dv: Array) -> float:
+def longest_step(v: Array, dv: Array) -> float:
     """The largest ``t`` with ``v + t dv >= 0``, where ``v > 0``."""
     return 1 / max(float(np.max(-dv / v)), 1e-300)
 
@@ -120,7 +120,7 @@ def _newton_factor(X: Array, theta: Array, total: Array, cost: Array, norms: Arr
     return None
 
 
-def _sparse(problem: Problem, found: Solution, tol: float) -> Solution:
+def _sparse(problem: DualProblem, found: Solution, tol: float) -> Solution:
     """Without the small multipliers of an interior solution, as far as the gap allows."""
     cap, cost = problem.cap, problem.cost[:, None]
     for share in SPARSE:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-__all__ = ["Problem", "Solution", "better", "bounded", "compiled"]
+__all__ = ["DualProblem", "Solution", "better", "bounded", "compiled"]
 
 Array = np.ndarray
 
@@ -25,7 +25,7 @@ class Solution(NamedTuple):
     converged: bool
 
 
-class Problem(NamedTuple):
+class DualProblem(NamedTuple):
     """Data with positive cost; ``b`` is 0 at the true label."""
 
     inputs: Array  # (n, p) or (n, n)

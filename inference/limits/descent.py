@@ -3,7 +3,7 @@ r"""Coordinate descent on the objectives of DP-means and M2DPM, which no single 
 .. math:: J = \sum_k \frac{|\eta_k|^2}{2\nu^2} + 2c \sum_i w_i\, \mathrm{loss}_i(\eta_{z_i})
               + s \sum_i w_i D(x_i, \mu_{z_i}) + \lambda K
 
-DP-means is the case without classifiers. An iteration of :class:`Descent` is one pass over the data
+DP-means is the case without classifiers. An iteration of :class:`ClusterDescent` is one pass over the data
 (:func:`.sweeps.sweep`), in which
 
 1. **classifiers** take the EM step found in the iteration before, shortened and at last refused where the objective
@@ -26,7 +26,7 @@ from scipy.linalg.lapack import dposv
 
 from ..moves.augmentation import class_rows
 from .divergences import divergence, mean_gain, means
-from .sweeps import Data, Hyper, Sums, sweep, triangle
+from .sweeps import Data, PassSettings, Sums, sweep, triangle
 
 Array = np.ndarray
 
@@ -37,18 +37,18 @@ STEPS = 10  # of EM in an iteration on the host, at most
 BLOCK = 16_384  # data at a time, in order
 
 
-class Problem(NamedTuple):
+class ClusterProblem(NamedTuple):
     """The objective; with an infinite ``penalty`` no cluster opens, and ``J`` is kept without its last term."""
 
     likelihood: str
     num_classes: int  # 0 without classifiers
     fit_intercept: bool
-    hyper: Hyper
+    hyper: PassSettings
     penalty: float  # lambda
     max_clusters: float = np.inf
 
 
-class Clusters(NamedTuple):
+class ClusterSlots(NamedTuple):
     """Clusters in the slots of a buffer; ``S`` is 1 for two classes, 0 without classifiers."""
 
     mu: Array  # (B, d)
@@ -63,7 +63,7 @@ class Clusters(NamedTuple):
 class Outcome(NamedTuple):
     """The end of a descent."""
 
-    clusters: Clusters
+    clusters: ClusterSlots
     z: Array  # (n,) slots
     trace: list[tuple[float, int]]  # J without lambda K, and K, after every update
     n_iter: int
@@ -75,11 +75,11 @@ class Outcome(NamedTuple):
 Observer = Callable[[str, Any], None]
 
 
-def buffer(mu: Array, eta: Array, size: int) -> Clusters:
+def buffer(mu: Array, eta: Array, size: int) -> ClusterSlots:
     """Clusters (K, d), (K, S, p) in a buffer of a power of two slots, ``size`` at least."""
     size = max(size, 1 << (len(mu) - 1).bit_length())
     pad = (0, size - len(mu))
-    return Clusters(
+    return ClusterSlots(
         np.pad(mu, [pad, (0, 0)], mode="edge"), np.pad(eta, [pad, (0, 0), (0, 0)]), np.arange(size) < len(mu)
     )
 
@@ -96,14 +96,14 @@ def embedding(origin: Array, fit_intercept: bool) -> Array:
     return np.column_stack([E, np.eye(d + 1)[:, -1]]) if fit_intercept else E
 
 
-def losses(eta: Array, U: Array, y: Array, problem: Problem) -> Array:
+def losses(eta: Array, U: Array, y: Array, problem: ClusterProblem) -> Array:
     """Losses (n, K) of classifiers (K, S, p) at inputs (n, p) with labels (n,), which are signs for two classes."""
     if not problem.num_classes:
         return np.zeros((len(U), len(eta)))
     return score_losses((U @ eta.reshape(-1, eta.shape[2]).T).reshape(len(U), *eta.shape[:2]), y, problem)
 
 
-def score_losses(scores: Array, y: Array, problem: Problem) -> Array:
+def score_losses(scores: Array, y: Array, problem: ClusterProblem) -> Array:
     """Losses (n, K) at scores (n, K, S)."""
     ell = problem.hyper.ell
     if problem.num_classes == 2:
@@ -112,13 +112,13 @@ def score_losses(scores: Array, y: Array, problem: Problem) -> Array:
     return np.max(scores + ell * other, axis=2) - np.sum(np.where(other, 0, scores), axis=2)
 
 
-def prices(clusters: Clusters, X: Array, U: Array, y: Array, problem: Problem) -> tuple[Array, Array]:
+def prices(clusters: ClusterSlots, X: Array, U: Array, y: Array, problem: ClusterProblem) -> tuple[Array, Array]:
     """``s D`` and ``2 c loss``, (n, K), of every datum in every cluster."""
     s, c = problem.hyper[:2]
     return s * divergence(problem.likelihood, X, clusters.mu), 2 * c * losses(clusters.eta, U, y, problem)
 
 
-def one_point(U: Array, y: Array, weight: Array, problem: Problem) -> tuple[Array, Array, Array]:
+def one_point(U: Array, y: Array, weight: Array, problem: ClusterProblem) -> tuple[Array, Array, Array]:
     """Classifiers (n, S, p) of single data, their losses and their shares ``|eta|^2 / (2 nu^2)`` of the objective.
 
     With ``kappa = 1`` for two classes, ``L/(L-1)`` for more, ``tau = min(2 c w, ell/(kappa nu^2 |u|^2))``: two
@@ -136,7 +136,7 @@ def one_point(U: Array, y: Array, weight: Array, problem: Problem) -> tuple[Arra
     return eta, np.maximum(ell - reach * tau, 0), reach * tau**2 / 2
 
 
-class Descent:
+class ClusterDescent:
     """A descent on one set of data from given clusters; ``scale`` multiplies the weights of a random part.
 
     Clusters may open after an iteration that lowers the objective by the fraction ``SETTLED`` or less.
@@ -146,8 +146,8 @@ class Descent:
     def __init__(
         self,
         data: Data,
-        clusters: Clusters,
-        problem: Problem,
+        clusters: ClusterSlots,
+        problem: ClusterProblem,
         scale: float = 1.0,
         observe: Observer | None = None,
     ):
@@ -296,9 +296,9 @@ class Descent:
             self.margin[old] -= self.scale * weight[i] * H[i]
             self.margin[slot] = 2 * c * self.scale * weight[i] * loss[i] + share[i]
             mu = means(likelihood, np.ones(1), X[i : i + 1] + self.data.origin)
-            fresh = Clusters(mu, eta[i : i + 1], np.ones(1, bool))
+            fresh = ClusterSlots(mu, eta[i : i + 1], np.ones(1, bool))
             cheapest = np.minimum(cheapest, weight * np.add(*prices(fresh, X + self.data.origin, U, y, problem))[:, 0])
-            every = Clusters(*map(np.array, self.clusters))
+            every = ClusterSlots(*map(np.array, self.clusters))
             every.mu[slot], every.eta[slot], every.active[slot] = mu[0], eta[i], True
             self.clusters = every
             opened.append(slot)
@@ -315,7 +315,7 @@ class Descent:
         def double(x: Array) -> Array:
             return np.pad(x, [(0, B)] + [(0, 0)] * (x.ndim - 1))
 
-        self.clusters = Clusters(*map(double, self.clusters))
+        self.clusters = ClusterSlots(*map(double, self.clusters))
         self.refused = np.pad(self.refused, (0, B), constant_values=np.nan)
         self.length = np.pad(self.length, (0, B), constant_values=self._first_length())
         self.margin = double(self.margin)
@@ -382,8 +382,8 @@ def descend_in_order(
     X: Array,
     y: Array,
     weight: Array,
-    clusters: Clusters,
-    problem: Problem,
+    clusters: ClusterSlots,
+    problem: ClusterProblem,
     max_iter: int,
     tol: float,
     observe: Observer | None = None,
@@ -402,7 +402,7 @@ def descend_in_order(
     U = inputs(X, problem.fit_intercept)
     z = np.zeros(len(X), int)
     trace: list[tuple[float, int]] = []
-    clusters = Clusters(*(x[clusters.active] for x in clusters))
+    clusters = ClusterSlots(*(x[clusters.active] for x in clusters))
     overflow, previous = False, np.inf
     singles, alone, share = one_point(U, y, weight, problem)
     own = problem.penalty + 2 * c * weight * alone + share
@@ -442,8 +442,8 @@ def descend_in_order(
                     base += float(own[i] - problem.penalty - Q[stop, z[i]])
                     z[i] = len(clusters.mu)
                     mu = means(problem.likelihood, np.ones(1), X[i : i + 1])
-                    fresh = Clusters(mu, singles[i : i + 1], np.ones(1, bool))
-                    clusters = Clusters(*(np.concatenate(pair) for pair in zip(clusters, fresh, strict=True)))
+                    fresh = ClusterSlots(mu, singles[i : i + 1], np.ones(1, bool))
+                    clusters = ClusterSlots(*(np.concatenate(pair) for pair in zip(clusters, fresh, strict=True)))
                     record("creation", base)
                     D, H = prices(fresh, X[rows], U[rows], y[rows], problem)
                     Q = np.column_stack([Q, weight[rows, None] * (D + H)])
@@ -452,7 +452,7 @@ def descend_in_order(
         if not np.all(occupied):
             base -= float(np.sum(shares()[~occupied]))
             z = np.maximum(np.cumsum(occupied) - 1, 0)[z]
-            clusters = Clusters(*(x[occupied] for x in clusters))
+            clusters = ClusterSlots(*(x[occupied] for x in clusters))
             record("removal", base)
 
         hot = weight * (z == np.arange(len(clusters.mu))[:, None])
@@ -480,7 +480,7 @@ def descend_in_order(
 
 
 def em(
-    eta: Array, scores: Iterable[int], U: Array, y: Array, weight: Array, problem: Problem, lengths: Array
+    eta: Array, scores: Iterable[int], U: Array, y: Array, weight: Array, problem: ClusterProblem, lengths: Array
 ) -> tuple[Array, float, float]:
     """An EM step (:func:`.svm.em_step`) of some scores of a classifier (S, p), the fall of ``J``, and its length.
 

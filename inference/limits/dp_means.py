@@ -14,23 +14,21 @@ References:
 """
 
 import functools
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from numbers import Integral
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClusterMixin, TransformerMixin
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 from threadpoolctl import ThreadpoolController
 
-from .descent import SETTLED, Clusters, Descent, Observer, Outcome, Problem, buffer, descend_in_order
+from .descent import SETTLED, ClusterDescent, ClusterProblem, ClusterSlots, Observer, Outcome, buffer, descend_in_order
 from .divergences import check_likelihood, check_support, divergence, divergences_from, means
-from .svm import check_number
-from .sweeps import SMALL, TINY, Hyper, layout, num_scores
+from .estimator import check_settings, check_weight, warn_of_end
+from .sweeps import SMALL, TINY, PassSettings, layout, num_scores
 
 __all__ = ["DPMeans"]
 
@@ -128,7 +126,7 @@ def scout(
     return mu, float(objective)
 
 
-def first_means(X: Array, weight: Array, part: Callable[[int], Array], problem: Problem, max_iter: int) -> Array:
+def first_means(X: Array, weight: Array, part: Callable[[int], Array], problem: ClusterProblem, max_iter: int) -> Array:
     """Means (K, d) to start from, found on few data, the random rows ``part(size)``.
 
     Without a penalty they are those of :func:`choose_means`. Given one, they are DP-means's, from a single cluster
@@ -165,8 +163,8 @@ def fit_clusters(
     y: Array | None,
     weight: Array,
     norm: Array,
-    problem: Problem,
-    start: Clusters | None,
+    problem: ClusterProblem,
+    start: ClusterSlots | None,
     max_iter: int,
     tol: float,
     random_state: Any,
@@ -202,25 +200,26 @@ def fit_clusters(
         labels = None if y is None else y[rows]
         data = layout(X[rows], labels, weight[rows], norm[rows], likelihood, num_classes, dtype)
         scale = float(np.sum(weight) / np.sum(weight[rows]))
-        run = Descent(data, start, problem, scale, observe if last else None)
+        run = ClusterDescent(data, start, problem, scale, observe if last else None)
         outcome = run.run(max_iter, tol if last else max(tol, ROUGH))
         found = outcome.clusters
         start = buffer(found.mu[found.active], found.eta[found.active], slots)
     return outcome
 
 
+@dataclass(eq=False, repr=False)
 class Clustering(BaseEstimator, ABC):
-    """What :class:`DPMeans` and :class:`.M2DPM` share."""
+    """What the limits that cluster share."""
 
-    likelihood: str
-    penalty: float | None
-    order: str
-    max_iter: int
-    tol: float
-    max_clusters: int | None
-    warm_start: bool
-    random_state: Any
-    cluster_centers_: Array
+    likelihood: str = "gaussian"
+    penalty: float | None = None
+    _: KW_ONLY
+    order: str = "parallel"
+    max_iter: int = 300
+    tol: float = 1e-3
+    max_clusters: int | None = None
+    warm_start: bool = False
+    random_state: Any = None
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -229,26 +228,12 @@ class Clustering(BaseEstimator, ABC):
 
     def _check(self) -> None:
         check_likelihood(self.likelihood)
-        if self.penalty is not None:
-            check_number("penalty", self.penalty, lambda value: value > 0, "a positive number or None")
         if self.order not in ("parallel", "sequential"):
             raise ValueError(f"order={self.order!r}: order must be 'parallel' or 'sequential'.")
-        check_number("max_iter", self.max_iter, lambda value: value >= 1, "an integer of at least 1", Integral)
-        check_number("tol", self.tol, lambda value: value >= 0, "a number of at least 0")
-        if self.max_clusters is not None:
-            wanted = "an integer of at least 1 or None"
-            check_number("max_clusters", self.max_clusters, lambda value: value >= 1, wanted, Integral)
+        numbers = {"positive": ["penalty"], "counts": ["max_iter", "max_clusters"], "nonnegative": ["tol"]}
+        check_settings(self, **numbers, optional=["penalty", "max_clusters"])
 
-    def _weight(self, X: Array, sample_weight: Any) -> Array:
-        weight = _check_sample_weight(sample_weight, X, dtype=np.float64)
-        if np.min(weight) < 0 or np.max(weight) == 0:
-            raise ValueError(
-                f"sample_weight ranges from {np.min(weight):g} to {np.max(weight):g}: it must not be negative, "
-                "nor zero throughout; give weight 0 to the data to ignore and a positive one to the others."
-            )
-        return weight
-
-    def _descend(self, X: Array, y: Array | None, weight: Array, norm: Array, problem: Problem) -> Outcome:
+    def _descend(self, X: Array, y: Array | None, weight: Array, norm: Array, problem: ClusterProblem) -> Outcome:
         """Fit, and set the attributes that both estimators have."""
         start = None
         if self.warm_start and hasattr(self, "cluster_centers_"):
@@ -272,26 +257,13 @@ class Clustering(BaseEstimator, ABC):
             outcome = descend_in_order(X, labels, weight, start, problem, *arguments, private.get("observe"))
         clusters = outcome.clusters
         self.penalty_ = penalty
-        self.cluster_centers_ = clusters.mu[clusters.active]
+        self.cluster_centers_: Array = clusters.mu[clusters.active]
         self.num_clusters_ = len(self.cluster_centers_)
         self.labels_ = (np.cumsum(clusters.active) - 1)[outcome.z]
         self.objective_ = np.array([base + penalty * num for base, num in outcome.trace])
         self.n_iter_ = outcome.n_iter
         self.overflow_ = outcome.overflow
-        if outcome.overflow:
-            warnings.warn(
-                f"{type(self).__name__} reached max_clusters={self.max_clusters} while a further cluster would lower "
-                "the objective; raise max_clusters or penalty.",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
-        if not outcome.converged:
-            warnings.warn(
-                f"{type(self).__name__} reached max_iter={self.max_iter} before the objective settled to "
-                f"tol={self.tol:g}; raise max_iter or tol.",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
+        warn_of_end(self, outcome.converged, "max_clusters" * outcome.overflow, stacklevel=4)
         return outcome
 
     @abstractmethod
@@ -303,6 +275,7 @@ class Clustering(BaseEstimator, ABC):
         return divergence(self.likelihood, X, self.cluster_centers_)
 
 
+@dataclass(eq=False, repr=False)
 class DPMeans(ClusterMixin, TransformerMixin, Clustering):
     """K-means that finds the number of clusters: the minimum of ``sum_i w_i D(x_i, mu_{z_i}) + penalty K``.
 
@@ -337,34 +310,14 @@ class DPMeans(ClusterMixin, TransformerMixin, Clustering):
     3.04
     """
 
-    def __init__(
-        self,
-        likelihood="gaussian",
-        penalty=None,
-        order="parallel",
-        max_iter=300,
-        tol=1e-3,
-        max_clusters=None,
-        warm_start=False,
-        random_state=None,
-    ):
-        self.likelihood = likelihood
-        self.penalty = penalty
-        self.order = order
-        self.max_iter = max_iter
-        self.tol = tol
-        self.max_clusters = max_clusters
-        self.warm_start = warm_start
-        self.random_state = random_state
-
     def fit(self, X, y=None, sample_weight=None):
         """Fit to ``X`` (n, d); ``y`` is ignored; ``sample_weight`` (n,) multiplies each point's divergence."""
         self._check()
         X = validate_data(self, X, dtype=np.float64)
         check_support(self.likelihood, X)
-        weight = self._weight(X, sample_weight)
+        weight = check_weight(sample_weight, X)
         penalty = np.inf if self.penalty is None else self.penalty
-        problem = Problem(self.likelihood, 0, False, Hyper(), penalty, self.max_clusters or np.inf)
+        problem = ClusterProblem(self.likelihood, 0, False, PassSettings(), penalty, self.max_clusters or np.inf)
         self._descend(X, None, weight, np.zeros(len(X)), problem)
         return self
 

@@ -30,23 +30,19 @@ References:
 """
 
 import itertools
-import warnings
-from collections.abc import Callable, Iterable
-from numbers import Integral
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.preprocessing import LabelEncoder
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..duality import crammer_singer
-from .descent import ROUNDING
 from .dp_means import _single_thread
-from .svm import check_number
+from .estimator import ScoreClassifier, check_settings, encode_labels, two_class, warn_of_end
+from .improvement import Improvement
 
 __all__ = ["LatentFeatureMeans", "MaxMarginFeatureMeans"]
 
@@ -60,7 +56,7 @@ EXACT = 10  # features up to which all values of a new datum's are compared
 ENTRIES = 100  # changes to the features of a new datum, at most
 
 
-class State(NamedTuple):
+class FeatureState(NamedTuple):
     """Features, all with data."""
 
     Z: Array  # (n, K) zeros and ones
@@ -68,16 +64,20 @@ class State(NamedTuple):
     eta: Array  # (L, K + e) weights of the features, then of what is appended; no rows without a margin
     alpha: Array  # (n, L) the dual variables the weights' solver starts from
 
-    def without(self, k: Any) -> "State":
-        """Features ``k`` removed."""
-        return State(np.delete(self.Z, k, 1), np.delete(self.A, k, 0), np.delete(self.eta, k, 1), self.alpha)
+    @property
+    def num(self) -> int:
+        return len(self.A)
 
-    def occupied(self) -> "State":
+    def without(self, k: Any) -> "FeatureState":
+        """Features ``k`` removed."""
+        return FeatureState(np.delete(self.Z, k, 1), np.delete(self.A, k, 0), np.delete(self.eta, k, 1), self.alpha)
+
+    def occupied(self) -> "FeatureState":
         """Without the features that no datum has."""
         return self.without(np.flatnonzero(~self.Z.any(axis=0)))
 
 
-class Margin(NamedTuple):
+class FeatureMargin(NamedTuple):
     """The data of the margin and its strength."""
 
     y: Array  # (n,) labels 0..L-1
@@ -87,8 +87,8 @@ class Margin(NamedTuple):
     prior_scale: float
 
 
-class FeatureDescent:
-    """A descent from a state; ``observe(update, descent)`` is called after every single update.
+class FeatureDescent(Improvement[FeatureState]):
+    """A descent from given features.
 
     :param X: (n, d) data.
     :param penalty: ``lambda``.
@@ -101,24 +101,21 @@ class FeatureDescent:
     def __init__(
         self,
         X: Array,
-        state: State,
+        state: FeatureState,
         penalty: float,
         weight: float = 1.0,
-        margin: Margin | None = None,
+        margin: FeatureMargin | None = None,
         max_features: float = np.inf,
         gap: float = 1e-6,
         rng: np.random.Generator | None = None,
         observe: Callable[[str, "FeatureDescent"], None] | None = None,
     ):
-        self.X, self.penalty, self.weight, self.margin, self.max_features = X, penalty, weight, margin, max_features
-        self.gap, self.rng, self.observe, self.overflow = gap, rng, observe, False
-        self.state = state
-        self.objective = self.value(state)
-        self.trace = [self.objective]
+        self.X, self.penalty, self.weight, self.margin, self.gap, self.rng = X, penalty, weight, margin, gap, rng
+        super().__init__(state, max_features, observe)
 
     # ----- The objective
 
-    def scores(self, state: State) -> Array:
+    def scores(self, state: FeatureState) -> Array:
         """(n, L) scores of the classes."""
         assert self.margin is not None
         return np.column_stack([state.Z, self.margin.appended]) @ state.eta.T
@@ -130,30 +127,16 @@ class FeatureDescent:
         own = np.arange(scores.shape[1]) == y[:, None]
         return 2 * cost * (np.max(scores + ell * ~own, axis=1) - scores[own])
 
-    def value(self, state: State) -> float:
+    def value(self, state: FeatureState) -> float:
         """``J``."""
         J = self.weight * np.sum((self.X - state.Z @ state.A) ** 2) + self.penalty * len(state.A)
         if self.margin is not None:
             J += np.sum(state.eta**2) / (2 * self.margin.prior_scale**2) + np.sum(self.losses(self.scores(state)))
         return float(J)
 
-    def accept(self, update: str, state: State) -> bool:
-        """Take the state if its objective is lower."""
-        found = self.value(state)
-        if not found < self.objective - ROUNDING * abs(self.objective):
-            return False
-        if len(state.A) > max(self.max_features, len(self.state.A)):
-            self.overflow = True
-            return False
-        self.state, self.objective = state, found
-        self.trace.append(found)
-        if self.observe is not None:
-            self.observe(update, self)
-        return True
-
     # ----- Updates that keep the features
 
-    def entered(self, state: State, k: int) -> State:
+    def entered(self, state: FeatureState, k: int) -> FeatureState:
         """Feature ``k`` with those data for which that is cheaper; where both cost the same, it stays."""
         without = self.X - state.Z @ state.A + np.outer(state.Z[:, k], state.A[k])
         price = self.weight * (np.sum((without - state.A[k]) ** 2, axis=1) - np.sum(without**2, axis=1))
@@ -164,11 +147,11 @@ class FeatureDescent:
         Z[:, k] = np.where(price < 0, 1.0, np.where(price > 0, 0.0, Z[:, k]))
         return state._replace(Z=Z)
 
-    def fitted_means(self, state: State) -> State:
+    def fitted_means(self, state: FeatureState) -> FeatureState:
         """The state with the least squares means."""
         return state._replace(A=np.linalg.lstsq(state.Z, self.X)[0])
 
-    def fitted_weights(self, state: State) -> State:
+    def fitted_weights(self, state: FeatureState) -> FeatureState:
         """The state with its weights fitted to its features."""
         if self.margin is None:
             return state
@@ -182,22 +165,16 @@ class FeatureDescent:
         )  # fmt: skip
         return state._replace(eta=found.alpha.T @ inputs, alpha=found.alpha)
 
-    def settle(self, max_iter: int, tol: float) -> tuple[int, bool]:
-        """Entries, means and weights in turn."""
-        for n_iter in range(1, max_iter + 1):
-            before = self.objective
-            for k in range(len(self.state.A)):
-                self.accept("entries", self.entered(self.state, k))
-            self.accept("entries", self.state.occupied())
-            self.accept("means", self.fitted_means(self.state))
-            self.accept("weights", self.fitted_weights(self.state))
-            if before - self.objective <= tol * self.objective:
-                return n_iter, True
-        return max_iter, False
+    def updates(self) -> Iterator[tuple[str, FeatureState]]:
+        for k in range(len(self.state.A)):
+            yield "entries", self.entered(self.state, k)
+        yield "entries", self.state.occupied()
+        yield "means", self.fitted_means(self.state)
+        yield "weights", self.fitted_weights(self.state)
 
     # ----- Updates of the number of features
 
-    def relaxed(self, state: State) -> State:
+    def relaxed(self, state: FeatureState) -> FeatureState:
         """The state after a few rounds of entries and means, by which it is judged."""
         for _ in range(ROUNDS):
             for k in range(len(state.A)):
@@ -205,13 +182,13 @@ class FeatureDescent:
             state = self.fitted_means(state.occupied())
         return state
 
-    def deaths(self) -> Iterable[State]:
+    def deaths(self) -> Iterable[FeatureState]:
         """States with a feature less, those with the least to say first."""
         state = self.state
         for k in np.argsort(state.Z.sum(axis=0) * np.sum(state.A**2, axis=1)):
             yield self.fitted_weights(self.relaxed(state.without(k)))
 
-    def births(self) -> Iterable[State]:
+    def births(self) -> Iterable[FeatureState]:
         """States with a feature more, in the order of what is left of the data."""
         state = self.state
         residual = self.X - state.Z @ state.A
@@ -224,14 +201,14 @@ class FeatureDescent:
                 members = 2 * residual @ mean > mean @ mean
                 mean = residual[members].mean(axis=0) if members.any() else mean
             members = 2 * residual @ mean > mean @ mean
-            yield State(
+            yield FeatureState(
                 np.column_stack([state.Z, members]),
                 np.concatenate([state.A, mean[None]]),
                 np.insert(state.eta, len(state.A), 0.0, axis=1),
                 state.alpha,
             )
 
-    def exchanges(self) -> Iterable[State]:
+    def exchanges(self) -> Iterable[FeatureState]:
         """States where a feature gives up what another one has: data with the first then have both."""
         state = self.state
         for k, j in itertools.permutations(range(len(state.A)), 2):
@@ -239,10 +216,10 @@ class FeatureDescent:
             Z[:, j] = np.maximum(Z[:, j], Z[:, k])
             A[k] -= A[j]
             eta[:, k] -= eta[:, j]
-            yield self.relaxed(State(Z, A, eta, state.alpha))
+            yield self.relaxed(FeatureState(Z, A, eta, state.alpha))
 
     def renumber(self) -> bool:
-        """One change of features, if some change lowers the objective; the best birth."""
+        """The same; of births the best."""
         if any(self.accept("death", state) for state in self.deaths()):
             return True
         births = list(self.births())
@@ -253,15 +230,6 @@ class FeatureDescent:
         if any(self.accept("birth", state) for state in births):
             return True
         return any(self.accept("exchange", state) for state in self.exchanges())
-
-    def run(self, max_iter: int, tol: float) -> tuple[int, bool]:
-        """Iterations, and whether the objective settled."""
-        n_iter, settled = 0, False
-        while not settled and n_iter < max_iter:
-            more, settled = self.settle(max_iter - n_iter, tol)
-            n_iter += more
-            settled = settled and not self.renumber()
-        return n_iter, settled
 
 
 def features_of(X: Array, A: Array) -> Array:
@@ -287,26 +255,32 @@ def features_of(X: Array, A: Array) -> Array:
     return Z
 
 
+@dataclass(eq=False, repr=False)
 class FeatureMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """What both estimators share."""
 
-    def _check(self) -> None:
-        number = lambda value: value > 0  # noqa: E731
-        if self.penalty is not None:
-            check_number("penalty", self.penalty, number, "a positive number or None")
-        check_number("max_iter", self.max_iter, lambda value: value >= 1, "a positive integer", Integral)
-        check_number("n_init", self.n_init, lambda value: value >= 1, "a positive integer", Integral)
-        check_number("tol", self.tol, lambda value: value >= 0, "0 or more")
-        if self.max_features is not None:
-            check_number("max_features", self.max_features, number, "a positive integer or None", Integral)
+    penalty: float | None = None
+    _: KW_ONLY
+    max_features: int | None = None
+    n_init: int = 4
+    max_iter: int = 300
+    tol: float = 1e-4
+    random_state: Any = None
 
-    def _descend(self, X: Array, weight: float = 1.0, margin: Margin | None = None, num_classes: int = 0) -> State:
+    def _check(self) -> None:
+        counts = ["max_iter", "n_init", "max_features"]
+        optional = ["penalty", "max_features"]
+        check_settings(self, positive=["penalty"], counts=counts, nonnegative=["tol"], optional=optional)
+
+    def _descend(
+        self, X: Array, weight: float = 1.0, margin: FeatureMargin | None = None, num_classes: int = 0
+    ) -> FeatureState:
         """Fit, from no features, and set the attributes that both estimators have."""
         n, d = X.shape
         squares = weight * np.sum(X**2)
         self.penalty_ = self.penalty if self.penalty is not None else max(SHARE * squares, np.finfo(float).tiny)
         e = 0 if margin is None else margin.appended.shape[1]
-        start = State(np.zeros((n, 0)), np.zeros((0, d)), np.zeros((num_classes, e)), np.zeros((n, num_classes)))
+        start = FeatureState(np.zeros((n, 0)), np.zeros((0, d)), np.zeros((num_classes, e)), np.zeros((n, num_classes)))
         settings = (self.penalty_, weight, margin, self.max_features or np.inf, max(self.tol / 10, 1e-8))
         seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
         runs = []
@@ -318,21 +292,7 @@ class FeatureMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         self.feature_means_, self.features_ = descent.state.A, descent.state.Z
         self.num_features_ = self._n_features_out = len(descent.state.A)
         self.objective_, self.overflow_ = np.array(descent.trace), descent.overflow
-        name = type(self).__name__
-        if descent.overflow:
-            warnings.warn(
-                f"{name} reached max_features={self.max_features} while a further feature would lower the objective; "
-                "raise max_features or penalty.",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
-        if not converged:
-            warnings.warn(
-                f"{name} reached max_iter={self.max_iter} before the objective settled to tol={self.tol:g}; raise "
-                "max_iter or tol.",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
+        warn_of_end(self, converged, "max_features" * descent.overflow, stacklevel=4)
         return descent.state
 
     def transform(self, X):
@@ -346,6 +306,7 @@ class FeatureMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         return np.asarray(Z, float) @ self.feature_means_
 
 
+@dataclass(eq=False, repr=False)
 class LatentFeatureMeans(FeatureMeans):
     """BP-means: data as sums of binary features, their number learned.
 
@@ -372,14 +333,6 @@ class LatentFeatureMeans(FeatureMeans):
     [[1.0, 0.0], [0.0, 2.0], [1.0, 2.0], [0.0, 0.0]]
     """
 
-    def __init__(self, penalty=None, max_features=None, n_init=4, max_iter=300, tol=1e-4, random_state=None):
-        self.penalty = penalty
-        self.max_features = max_features
-        self.n_init = n_init
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
-
     def fit(self, X, y=None):
         """Fit to ``X`` (n, d); ``y`` is ignored."""
         self._check()
@@ -387,7 +340,8 @@ class LatentFeatureMeans(FeatureMeans):
         return self
 
 
-class MaxMarginFeatureMeans(ClassifierMixin, FeatureMeans):
+@dataclass(eq=False, repr=False)
+class MaxMarginFeatureMeans(ScoreClassifier, FeatureMeans):
     """Binary features that explain data and divide their classes, their number learned.
 
     The minimum of ``reconstruction_weight sum_n |x_n - sum_k z_nk A_k|^2 + penalty K + sum_y |eta_y|^2/(2
@@ -416,48 +370,20 @@ class MaxMarginFeatureMeans(ClassifierMixin, FeatureMeans):
     ['a', 'b']
     """
 
-    classes_: np.ndarray
-
-    def __init__(
-        self,
-        penalty=None,
-        reconstruction_weight=1.0,
-        cost=1.0,
-        ell=1.0,
-        prior_scale=1.0,
-        extra_features=True,
-        fit_intercept=True,
-        max_features=None,
-        n_init=4,
-        max_iter=300,
-        tol=1e-4,
-        random_state=None,
-    ):
-        self.penalty = penalty
-        self.reconstruction_weight = reconstruction_weight
-        self.cost = cost
-        self.ell = ell
-        self.prior_scale = prior_scale
-        self.extra_features = extra_features
-        self.fit_intercept = fit_intercept
-        self.max_features = max_features
-        self.n_init = n_init
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
+    reconstruction_weight: float = 1.0
+    cost: float = 1.0
+    ell: float = 1.0
+    prior_scale: float = 1.0
+    extra_features: bool = True
+    fit_intercept: bool = True
 
     def fit(self, X, y):
         """Fit to ``X`` (n, d) and labels ``y`` (n,)."""
         self._check()
-        for name in ("reconstruction_weight", "cost", "ell", "prior_scale"):
-            check_number(name, getattr(self, name), lambda value: value > 0, "a positive number")
+        check_settings(self, positive=["reconstruction_weight", "cost", "ell", "prior_scale"])
         X, y = validate_data(self, X, y, dtype=np.float64)
-        check_classification_targets(y)
-        encoder = LabelEncoder().fit(y)
-        if len(encoder.classes_) < 2:
-            raise ValueError(f"y has one class, {encoder.classes_.tolist()[0]!r}: pass at least two classes.")
-        self.classes_ = encoder.classes_
-        margin = Margin(encoder.transform(y), self._appended(X), self.cost, self.ell, self.prior_scale)
+        self.classes_, y = encode_labels(y)
+        margin = FeatureMargin(y, self._appended(X), self.cost, self.ell, self.prior_scale)
         state = self._descend(X, self.reconstruction_weight, margin, len(self.classes_))
         K, d = self.num_features_, X.shape[1] * bool(self.extra_features)
         self.coef_, self.input_coef_ = state.eta[:, :K], state.eta[:, K : K + d]
@@ -470,12 +396,7 @@ class MaxMarginFeatureMeans(ClassifierMixin, FeatureMeans):
         scores = Z @ self.coef_.T + self.intercept_
         if self.extra_features:
             scores += validate_data(self, X, reset=False, dtype=np.float64) @ self.input_coef_.T
-        return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
-
-    def predict(self, X):
-        """Labels (n,)."""
-        scores = self.decision_function(X)
-        return self.classes_[(scores > 0).astype(int) if scores.ndim == 1 else np.argmax(scores, axis=1)]
+        return two_class(scores)
 
     def _appended(self, X: Array) -> Array:
         """(n, e) what stands behind the features in the classifier's inputs."""

@@ -11,24 +11,24 @@ References:
 1. *Small-variance asymptotics for Dirichlet process mixtures of SVMs*, Y. Wang and J. Zhu, AAAI (2015)
 """
 
+from dataclasses import dataclass
+
 import numpy as np
-from sklearn.base import ClassifierMixin
-from sklearn.preprocessing import LabelEncoder
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .descent import Problem
+from .descent import ClusterProblem
 from .divergences import check_support
 from .dp_means import Clustering
-from .svm import check_number
-from .sweeps import Hyper
+from .estimator import ScoreClassifier, check_settings, check_weight, encode_labels, split_intercept
+from .sweeps import PassSettings
 
 __all__ = ["M2DPM"]
 
 FLOOR = 1e-3  # of |zeta| in an EM step, in margins
 
 
-class M2DPM(ClassifierMixin, Clustering):
+@dataclass(eq=False, repr=False)
+class M2DPM(ScoreClassifier, Clustering):
     """Clusters with a linear support vector machine each, found together.
 
     The minimum, with ``y`` in ``-1, 1`` and ``f = eta . x``, of
@@ -73,54 +73,20 @@ class M2DPM(ClassifierMixin, Clustering):
     ['a', 'b']
     """
 
-    classes_: np.ndarray
-
-    def __init__(
-        self,
-        likelihood="gaussian",
-        penalty=None,
-        clustering_weight=1.0,
-        cost=1.0,
-        ell=1.0,
-        prior_scale=1.0,
-        fit_intercept=True,
-        order="parallel",
-        max_iter=300,
-        tol=1e-3,
-        max_clusters=None,
-        warm_start=False,
-        random_state=None,
-    ):
-        self.likelihood = likelihood
-        self.penalty = penalty
-        self.clustering_weight = clustering_weight
-        self.cost = cost
-        self.ell = ell
-        self.prior_scale = prior_scale
-        self.fit_intercept = fit_intercept
-        self.order = order
-        self.max_iter = max_iter
-        self.tol = tol
-        self.max_clusters = max_clusters
-        self.warm_start = warm_start
-        self.random_state = random_state
+    clustering_weight: float = 1.0
+    cost: float = 1.0
+    ell: float = 1.0
+    prior_scale: float = 1.0
+    fit_intercept: bool = True
 
     def fit(self, X, y, sample_weight=None):
         """Fit to ``X`` (n, d) and labels ``y`` (n,); ``sample_weight`` (n,) multiplies loss and divergence."""
         self._check()
-        for name in ("clustering_weight", "cost", "ell", "prior_scale"):
-            check_number(name, getattr(self, name), lambda value: value > 0, "a positive number")
+        check_settings(self, positive=["clustering_weight", "cost", "ell", "prior_scale"])
         X, y = validate_data(self, X, y, dtype=np.float64)
         check_support(self.likelihood, X)
-        check_classification_targets(y)
-        weight = self._weight(X, sample_weight)
-        encoder = LabelEncoder().fit(y)
-        y, classes = encoder.transform(y), encoder.classes_
-        present = np.unique(y[weight > 0])
-        if len(present) < 2:
-            raise ValueError(
-                f"y has one class with positive weight, {classes[present].tolist()[0]!r}: pass at least two classes."
-            )
+        weight = check_weight(sample_weight, X)
+        classes, y = encode_labels(y, weight)
         if self.warm_start and hasattr(self, "classes_") and not np.array_equal(self.classes_, classes):
             raise ValueError(
                 f"y has the classes {classes.tolist()}, the fit before had {self.classes_.tolist()}: pass the same "
@@ -128,19 +94,16 @@ class M2DPM(ClassifierMixin, Clustering):
             )
         self.classes_ = classes
         num_classes = len(classes)
-        hyper = Hyper(self.clustering_weight, self.cost, self.ell, self.prior_scale, FLOOR * self.ell)
+        hyper = PassSettings(self.clustering_weight, self.cost, self.ell, self.prior_scale, FLOOR * self.ell)
         penalty = np.inf if self.penalty is None else self.penalty
-        problem = Problem(
+        problem = ClusterProblem(
             self.likelihood, num_classes, bool(self.fit_intercept), hyper, penalty, self.max_clusters or np.inf
         )
         labels = 2.0 * y - 1 if num_classes == 2 else y.astype(float)
         norm = np.einsum("nd,nd->n", X, X) + bool(self.fit_intercept)
         clusters = self._descend(X, labels, weight, norm, problem).clusters
         eta = clusters.eta[clusters.active]
-        if self.fit_intercept:
-            self.coef_, self.intercept_ = eta[..., :-1], eta[..., -1]
-        else:
-            self.coef_, self.intercept_ = eta, np.zeros(eta.shape[:-1])
+        self.coef_, self.intercept_ = split_intercept(eta, self.fit_intercept)
         if num_classes == 2:
             self.coef_, self.intercept_ = self.coef_[:, 0], self.intercept_[:, 0]
         return self
@@ -155,11 +118,6 @@ class M2DPM(ClassifierMixin, Clustering):
         z = self.predict_components(X)
         X = validate_data(self, X, reset=False, dtype=np.float64)
         return np.einsum("nd,n...d->n...", X, self.coef_[z]) + self.intercept_[z]
-
-    def predict(self, X):
-        """Labels (n,)."""
-        scores = self.decision_function(X)
-        return self.classes_[(scores > 0).astype(int) if scores.ndim == 1 else np.argmax(scores, axis=1)]
 
     def _classifiers(self):
         coef, intercept = self.coef_, self.intercept_

@@ -27,7 +27,8 @@ References:
 """
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -37,11 +38,12 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..duality import crammer_singer
 from . import svm
-from .descent import ROUNDING, Observer, inputs
+from .descent import Observer, inputs
 from .divergences import check_support, divergence, means
 from .dp_means import Clustering, DPMeans, _single_thread
-from .svm import check_number
-from .sweeps import Hyper
+from .estimator import check_settings, split_intercept, warn_of_end
+from .improvement import Improvement
+from .sweeps import PassSettings
 
 __all__ = ["MaxMarginDPMeans"]
 
@@ -51,7 +53,7 @@ BIRTHS = 16  # data that may open a cluster in an iteration, the dearest
 SWEEPS = 1000  # of the weights' solver, at most
 
 
-class State(NamedTuple):
+class Partition(NamedTuple):
     """Clusters, all with data."""
 
     z: Array  # (n,) labels
@@ -60,19 +62,23 @@ class State(NamedTuple):
     alpha: Array  # (n, K) the dual variables the weights' solver starts from
 
     @property
+    def num(self) -> int:
+        return len(self.mu)
+
+    @property
     def sizes(self) -> Array:
         return np.bincount(self.z, minlength=len(self.mu))
 
-    def without(self, k: int) -> "State":
+    def without(self, k: int) -> "Partition":
         """Cluster ``k`` removed; its data must be elsewhere."""
-        return State(
+        return Partition(
             self.z - (self.z > k), np.delete(self.mu, k, 0), np.delete(self.eta, k, 0), np.delete(self.alpha, k, 1)
         )
 
-    def occupied(self) -> "State":
+    def occupied(self) -> "Partition":
         """Without the clusters that hold no data."""
         kept = self.sizes > 0
-        return State((np.cumsum(kept) - 1)[self.z], self.mu[kept], self.eta[kept], self.alpha[:, kept])
+        return Partition((np.cumsum(kept) - 1)[self.z], self.mu[kept], self.eta[kept], self.alpha[:, kept])
 
 
 def rival_losses(scores: Array, ell: float) -> Array:
@@ -90,8 +96,8 @@ def rival_losses(scores: Array, ell: float) -> Array:
     return np.maximum(ell + rival - scores, 0)
 
 
-class MarginDescent:
-    """A descent from a state; ``observe(update, descent)`` is called after every single update.
+class MarginDescent(Improvement[Partition]):
+    """A descent from a partition.
 
     :param X: (n, d) data.
     :param penalty: ``lambda``.
@@ -101,9 +107,9 @@ class MarginDescent:
     def __init__(
         self,
         X: Array,
-        state: State,
+        state: Partition,
         likelihood: str,
-        hyper: Hyper,
+        hyper: PassSettings,
         penalty: float,
         fit_intercept: bool,
         max_clusters: float = np.inf,
@@ -111,43 +117,26 @@ class MarginDescent:
         observe: Observer | None = None,
     ):
         self.X, self.U, self.rows = X, inputs(X, fit_intercept), np.arange(len(X))
-        self.likelihood, self.hyper, self.penalty, self.max_clusters = likelihood, hyper, penalty, max_clusters
-        self.gap, self.observe, self.overflow = gap, observe, False
-        self.state = state
-        self.objective = self.value(state)
-        self.trace = [self.objective]
+        self.likelihood, self.hyper, self.penalty, self.gap = likelihood, hyper, penalty, gap
+        super().__init__(state, max_clusters, observe)
 
     # ----- The objective
 
-    def prices(self, state: State) -> tuple[Array, Array]:
+    def prices(self, state: Partition) -> tuple[Array, Array]:
         """``s D`` and ``2 c loss``, (n, K), of every datum in every cluster."""
         D = divergence(self.likelihood, self.X, state.mu)
         loss = rival_losses(self.U @ state.eta.T, self.hyper.ell)
         return self.hyper.clustering_weight * D, 2 * self.hyper.cost * loss
 
-    def value(self, state: State) -> float:
+    def value(self, state: Partition) -> float:
         """``J``."""
         spread, loss = self.prices(state)
         norm = np.sum(state.eta**2) / (2 * self.hyper.prior_scale**2)
         return float(norm + np.sum((spread + loss)[self.rows, state.z]) + self.penalty * len(state.mu))
 
-    def accept(self, update: str, state: State) -> bool:
-        """Take the state if its objective is lower."""
-        found = self.value(state)
-        if not found < self.objective - ROUNDING * abs(self.objective):
-            return False
-        if len(state.mu) > max(self.max_clusters, len(self.state.mu)):
-            self.overflow = True
-            return False
-        self.state, self.objective = state, found
-        self.trace.append(found)
-        if self.observe is not None:
-            self.observe(update, self)
-        return True
-
     # ----- Updates that keep the clusters
 
-    def fitted(self, state: State) -> State:
+    def fitted(self, state: Partition) -> Partition:
         """The state with its weights fitted to its labels."""
         _, c, ell, nu, _ = self.hyper
         if len(state.mu) == 1:
@@ -164,13 +153,13 @@ class MarginDescent:
         )
         return state._replace(eta=found.alpha.T @ self.U, alpha=found.alpha)
 
-    def centred(self, state: State) -> State:
+    def centred(self, state: Partition) -> Partition:
         """The state with the means of its labels."""
         total = np.zeros_like(state.mu)
         np.add.at(total, state.z, self.X)
         return state._replace(mu=means(self.likelihood, state.sizes.astype(float), total))
 
-    def assigned(self, state: State) -> State:
+    def assigned(self, state: Partition) -> Partition:
         """Every datum where itself costs least; where two cost the same, it stays."""
         spread, loss = self.prices(state)
         price = spread + loss
@@ -178,20 +167,14 @@ class MarginDescent:
         stays = price[self.rows, state.z] <= price[self.rows, z]
         return state._replace(z=np.where(stays, state.z, z)).occupied()
 
-    def settle(self, max_iter: int, tol: float) -> tuple[int, bool]:
-        """Weights, assignment and means in turn."""
-        for n_iter in range(1, max_iter + 1):
-            before = self.objective
-            self.accept("weights", self.fitted(self.state))
-            self.accept("assignment", self.assigned(self.state))
-            self.accept("means", self.centred(self.state))
-            if before - self.objective <= tol * self.objective:
-                return n_iter, True
-        return max_iter, False
+    def updates(self) -> Iterator[tuple[str, Partition]]:
+        yield "weights", self.fitted(self.state)
+        yield "assignment", self.assigned(self.state)
+        yield "means", self.centred(self.state)
 
     # ----- Updates of the number of clusters
 
-    def dissolved(self) -> State | None:
+    def dissolved(self) -> Partition | None:
         """The state without the cluster that is missed least; its data go where themselves cost least."""
         state, K = self.state, len(self.state.mu)
         if K == 1:
@@ -208,15 +191,15 @@ class MarginDescent:
         _, k, z = min(ends, key=lambda end: end[0])
         return state.without(k)._replace(z=z)
 
-    def gathered(self) -> State | None:
+    def gathered(self) -> Partition | None:
         """All data in one cluster."""
         n, p = self.U.shape
         if len(self.state.mu) == 1:
             return None
         mu = np.zeros((1, self.X.shape[1]))
-        return self.centred(State(np.zeros(n, int), mu, np.zeros((1, p)), np.zeros((n, 1))))
+        return self.centred(Partition(np.zeros(n, int), mu, np.zeros((1, p)), np.zeros((n, 1))))
 
-    def births(self) -> Iterable[State]:
+    def births(self) -> Iterable[Partition]:
         """States with a cluster of one datum more, the dearest data first.
 
         What a datum pays bounds what a birth can save: no other loss falls. The new weights ``e`` minimise
@@ -236,7 +219,7 @@ class MarginDescent:
             A, tau = -self.U, self.hyper.ell - scores[self.rows, state.z] - loss / (2 * c)
             A[i], tau[i] = self.U[i], self.hyper.ell + np.max(scores[i])
             e = hinges(A, tau, 2 * c, self.hyper.prior_scale, self.gap)
-            yield State(
+            yield Partition(
                 np.where(self.rows == i, len(state.mu), state.z),
                 np.concatenate([state.mu, means(self.likelihood, np.ones(1), self.X[[i]])]),
                 np.concatenate([state.eta, e[None]]),
@@ -244,7 +227,6 @@ class MarginDescent:
             )
 
     def renumber(self) -> bool:
-        """One change to the number of clusters, if some change lowers the objective."""
         dissolved, gathered = self.dissolved(), self.gathered()
         if dissolved is not None and self.accept("death", dissolved):
             return True
@@ -255,25 +237,22 @@ class MarginDescent:
         return dissolved is not None and self.accept("death", self.fitted(self.centred(dissolved)))
 
     def run(self, max_iter: int, tol: float) -> tuple[int, bool]:
-        """Iterations, and whether the objective settled; at the end every datum is where itself costs least."""
-        n_iter, settled = 0, False
-        while not settled and n_iter < max_iter:
-            more, settled = self.settle(max_iter - n_iter, tol)
-            n_iter += more
-            settled = settled and not self.renumber()
+        """The same; at the end every datum is where itself costs least."""
+        end = super().run(max_iter, tol)
         while self.accept("assignment", self.assigned(self.state)):
             pass
-        return n_iter, settled
+        return end
 
 
 def hinges(A: Array, tau: Array, c: float, prior_scale: float, tol: float) -> Array:
     """(p,) the least of ``|e|^2/(2 nu^2) + c sum_j (tau_j - A_j e)_+``."""
     n = len(A)
     b = np.column_stack([np.zeros(n), tau])
-    problem = svm.Problem(A, b, np.array([[0.0], [-1.0]]), np.zeros((n, 1)), np.full(n, c), prior_scale**-2.0)
+    problem = svm.PrimalProblem(A, b, np.array([[0.0], [-1.0]]), np.zeros((n, 1)), np.full(n, c), prior_scale**-2.0)
     return svm.posterior_mode(problem, 100, tol).W[0]
 
 
+@dataclass(eq=False, repr=False)
 class MaxMarginDPMeans(ClusterMixin, TransformerMixin, Clustering):
     """DP-means with a large margin between its clusters.
 
@@ -310,45 +289,21 @@ class MaxMarginDPMeans(ClusterMixin, TransformerMixin, Clustering):
     1
     """
 
-    order = "parallel"  # not a choice
-
-    def __init__(
-        self,
-        likelihood="gaussian",
-        penalty=None,
-        clustering_weight=1.0,
-        cost=1.0,
-        ell=1.0,
-        prior_scale=1.0,
-        fit_intercept=True,
-        max_iter=300,
-        tol=1e-3,
-        max_clusters=None,
-        warm_start=False,
-        random_state=None,
-    ):
-        self.likelihood = likelihood
-        self.penalty = penalty
-        self.clustering_weight = clustering_weight
-        self.cost = cost
-        self.ell = ell
-        self.prior_scale = prior_scale
-        self.fit_intercept = fit_intercept
-        self.max_iter = max_iter
-        self.tol = tol
-        self.max_clusters = max_clusters
-        self.warm_start = warm_start
-        self.random_state = random_state
+    clustering_weight: float = 1.0
+    cost: float = 1.0
+    ell: float = 1.0
+    prior_scale: float = 1.0
+    fit_intercept: bool = True
+    order: str = field(default="parallel", init=False)  # not a choice
 
     def fit(self, X, y=None):
         """Fit to ``X`` (n, d); ``y`` is ignored."""
         self._check()
-        for name in ("clustering_weight", "cost", "ell", "prior_scale"):
-            check_number(name, getattr(self, name), lambda value: value > 0, "a positive number")
+        check_settings(self, positive=["clustering_weight", "cost", "ell", "prior_scale"])
         X = validate_data(self, X, dtype=np.float64)
         check_support(self.likelihood, X)
         start = self._start(X)
-        hyper = Hyper(self.clustering_weight, self.cost, self.ell, self.prior_scale)
+        hyper = PassSettings(self.clustering_weight, self.cost, self.ell, self.prior_scale)
         descent = MarginDescent(
             X,
             start,
@@ -364,26 +319,12 @@ class MaxMarginDPMeans(ClusterMixin, TransformerMixin, Clustering):
             self.n_iter_, converged = descent.run(self.max_iter, self.tol)
         state = descent.state
         self.cluster_centers_ = state.mu
-        self.coef_ = state.eta[:, :-1] if self.fit_intercept else state.eta
-        self.intercept_ = state.eta[:, -1] if self.fit_intercept else np.zeros(len(state.eta))
+        self.coef_, self.intercept_ = split_intercept(state.eta, self.fit_intercept)
         self.labels_ = state.z
         self.num_clusters_ = len(state.mu)
         self.objective_ = np.array(descent.trace)
         self.overflow_ = descent.overflow
-        if descent.overflow:
-            warnings.warn(
-                f"MaxMarginDPMeans reached max_clusters={self.max_clusters} while a further cluster would lower the "
-                "objective; raise max_clusters or penalty.",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
-        if not converged:
-            warnings.warn(
-                f"MaxMarginDPMeans reached max_iter={self.max_iter} before the objective settled to "
-                f"tol={self.tol:g}; raise max_iter or tol.",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
+        warn_of_end(self, converged, "max_clusters" * descent.overflow)
         return self
 
     def predict(self, X):
@@ -398,7 +339,7 @@ class MaxMarginDPMeans(ClusterMixin, TransformerMixin, Clustering):
         loss = rival_losses(scores, self.ell)
         return self.clustering_weight * self._divergences(X) + 2 * self.cost * loss
 
-    def _start(self, X: Array) -> State:
+    def _start(self, X: Array) -> Partition:
         """The state to start from; sets ``penalty_``."""
         if self.warm_start and hasattr(self, "cluster_centers_"):
             if self.penalty is not None:
@@ -420,7 +361,7 @@ class MaxMarginDPMeans(ClusterMixin, TransformerMixin, Clustering):
             self.penalty_ = self.penalty if self.penalty is not None else self.clustering_weight * first.penalty_
             z, mu = first.labels_, first.cluster_centers_
             eta = np.zeros((len(mu), X.shape[1] + bool(self.fit_intercept)))
-        return State(z, mu, eta, np.zeros((len(X), len(mu)))).occupied()
+        return Partition(z, mu, eta, np.zeros((len(X), len(mu)))).occupied()
 
     def _classifiers(self):
         return np.column_stack([self.coef_, self.intercept_]) if self.fit_intercept else self.coef_

@@ -38,19 +38,18 @@ References:
 """
 
 import warnings
-from collections.abc import Callable
-from numbers import Integral, Real
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.preprocessing import LabelEncoder
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
+from ..duality.interior_point import longest_step
 from ..moves.augmentation import class_rows, weight_information
+from .estimator import ScoreClassifier, check_settings, check_weight, encode_labels, split_intercept
 
 __all__ = ["EMSVC", "EMSVR", "em_step"]
 
@@ -79,7 +78,7 @@ def em_step(A: Array, tau: Array, w: Array, cost: Any, prior_precision: float, f
     return np.linalg.solve(P, h)
 
 
-class Problem(NamedTuple):
+class PrimalProblem(NamedTuple):
     """``J(W) = precision/2 |W|^2 + sum_i c_i (max_k (b_ik + D_k . s_i) - e_i . s_i)``, ``s_i = W x_i``."""
 
     X: Array  # (n, d)
@@ -92,51 +91,51 @@ class Problem(NamedTuple):
     ell: float = 1.0
 
 
-def hinge_problem(X: Array, sign: Array, ell: float, c: Array, precision: float) -> Problem:
+def hinge_problem(X: Array, sign: Array, ell: float, c: Array, precision: float) -> PrimalProblem:
     """``(ell - y f)_+`` with ``sign`` (n,) in ``-1, 1``."""
     n = len(X)
     b = np.tile([0.0, ell], (n, 1))
-    return Problem(sign[:, None] * X, b, np.array([[0.0], [-1.0]]), np.zeros((n, 1)), c, precision)
+    return PrimalProblem(sign[:, None] * X, b, np.array([[0.0], [-1.0]]), np.zeros((n, 1)), c, precision)
 
 
-def multiclass_problem(X: Array, y: Array, num_classes: int, ell: float, c: Array, precision: float) -> Problem:
+def multiclass_problem(X: Array, y: Array, num_classes: int, ell: float, c: Array, precision: float) -> PrimalProblem:
     """``max_k (ell 1[k != y] + s_k) - s_y`` with ``y`` (n,) in ``0..L-1``."""
     e = np.eye(num_classes)[y]
-    return Problem(X, ell * (1 - e), np.eye(num_classes), e, c, precision, y, ell)
+    return PrimalProblem(X, ell * (1 - e), np.eye(num_classes), e, c, precision, y, ell)
 
 
-def epsilon_problem(X: Array, t: Array, epsilon: float, c: Array, precision: float) -> Problem:
+def epsilon_problem(X: Array, t: Array, epsilon: float, c: Array, precision: float) -> PrimalProblem:
     """``(|t - f| - epsilon)_+`` with targets ``t`` (n,)."""
     n = len(X)
     b = np.stack([np.zeros(n), t - epsilon, -t - epsilon], axis=1)
-    return Problem(X, b, np.array([[0.0], [-1.0], [1.0]]), np.zeros((n, 1)), c, precision)
+    return PrimalProblem(X, b, np.array([[0.0], [-1.0], [1.0]]), np.zeros((n, 1)), c, precision)
 
 
-def pieces(problem: Problem, W: Array) -> Array:
+def pieces(problem: PrimalProblem, W: Array) -> Array:
     """(n, m) affine pieces ``a`` at the weights (q, d)."""
     return problem.b + problem.X @ W.T @ problem.D.T
 
 
-def objective(problem: Problem, W: Array) -> float:
+def objective(problem: PrimalProblem, W: Array) -> float:
     """``J`` at the weights (q, d)."""
     S = problem.X @ W.T
     loss = np.max(problem.b + S @ problem.D.T, axis=1) - np.sum(problem.e * S, axis=1)
     return problem.precision / 2 * np.sum(W**2) + problem.c @ loss
 
 
-def residual(problem: Problem, W: Array, p: Array) -> Array:
+def residual(problem: PrimalProblem, W: Array, p: Array) -> Array:
     """``W/nu^2 + G(p)``, (q, d): the gradient of ``J`` if the pieces have weights ``p`` (n, m)."""
     return problem.precision * W + (problem.c[:, None] * (p @ problem.D - problem.e)).T @ problem.X
 
 
-def duality_gap(problem: Problem, W: Array, p: Array) -> tuple[float, float]:
+def duality_gap(problem: PrimalProblem, W: Array, p: Array) -> tuple[float, float]:
     """Complementarity and stationarity; with ``p`` (n, m) in the simplex the sum bounds ``J(W) - min J``."""
     a = pieces(problem, W)
     complementarity = problem.c @ (np.max(a, axis=1) - np.sum(p * a, axis=1))
     return complementarity, np.sum(residual(problem, W, p) ** 2) / (2 * problem.precision)
 
 
-def block_rows(problem: Problem, W: Array, k: int) -> tuple[Array, Array, Array]:
+def block_rows(problem: PrimalProblem, W: Array, k: int) -> tuple[Array, Array, Array]:
     """Hinge rows ``A``, ``tau`` and their ``cost`` in the weights of score ``k``, the other scores fixed."""
     X, c = problem.X, problem.c / 2
     if problem.y is not None:
@@ -150,7 +149,7 @@ def block_rows(problem: Problem, W: Array, k: int) -> tuple[Array, Array, Array]
     )
 
 
-def em_sweep(problem: Problem, W: Array, floor: float, trace: list[float]) -> Array:
+def em_sweep(problem: PrimalProblem, W: Array, floor: float, trace: list[float]) -> Array:
     """An :func:`em_step` per score, halved until ``J`` does not rise; appends each ``J`` to ``trace``."""
     for k in range(len(W)):
         A, tau, cost = block_rows(problem, W, k)
@@ -162,7 +161,7 @@ def em_sweep(problem: Problem, W: Array, floor: float, trace: list[float]) -> Ar
     return W
 
 
-def accept(problem: Problem, W: Array, candidates: Any, trace: list[float]) -> Array:
+def accept(problem: PrimalProblem, W: Array, candidates: Any, trace: list[float]) -> Array:
     """The first candidate with ``J`` no larger than ``trace[-1]``, else ``W``; appends its ``J``."""
     for candidate in candidates:
         J = objective(problem, candidate)
@@ -183,7 +182,7 @@ def curvature(theta: Array, D: Array, r: int, s: int) -> Array:
     return (theta[:, k] * theta[:, l]) @ B[k, l]
 
 
-def newton_factor(problem: Problem, theta: Array) -> tuple[Array, bool]:
+def newton_factor(problem: PrimalProblem, theta: Array) -> tuple[Array, bool]:
     """Cholesky factor of ``I/nu^2 + sum_i c_i/sum(theta_i) C_i ⊗ x_i x_i'``, see :func:`curvature`."""
     X, D = problem.X, problem.D
     c = problem.c / np.sum(theta, axis=1)
@@ -208,12 +207,7 @@ def newton_factor(problem: Problem, theta: Array) -> tuple[Array, bool]:
     raise ValueError(f"X has entries too large for float64 at cost {np.max(problem.c) / 2:g}: scale the features.")
 
 
-def longest_step(v: Array, dv: Array) -> float:
-    """The largest ``t`` with ``v + t dv >= 0``, where ``v > 0``."""
-    return 1 / max(np.max(-dv / v), 1e-300)
-
-
-def interior_step(problem: Problem, W: Array, p: Array, z: Array, least: float) -> tuple[Array, Array, Array]:
+def interior_step(problem: PrimalProblem, W: Array, p: Array, z: Array, least: float) -> tuple[Array, Array, Array]:
     """A predictor-corrector step towards ``residual = 0`` and ``p z = least``.
 
     ``z = xi - a`` (n, m), positive, is the slack under the bound ``xi_i`` on the pieces. A direction solves
@@ -250,7 +244,7 @@ def interior_step(problem: Problem, W: Array, p: Array, z: Array, least: float) 
     return W + t * dW, p / np.sum(p, axis=1, keepdims=True), z + t * dz
 
 
-def interior_start(problem: Problem, W: Array) -> tuple[Array, Array]:
+def interior_start(problem: PrimalProblem, W: Array) -> tuple[Array, Array]:
     """Weights ``p`` and slacks ``z`` (n, m) to go with ``W``; ``p z`` is constant over the pieces of a datum.
 
     The barrier starts above the mean loss, and higher where ``W`` is far from stationary: ``p`` must not
@@ -276,7 +270,7 @@ class Mode(NamedTuple):
     n_iter: int
 
 
-def posterior_mode(problem: Problem, max_iter: int, tol: float) -> Mode:
+def posterior_mode(problem: PrimalProblem, max_iter: int, tol: float) -> Mode:
     """Minimise ``J``: EM sweeps, then interior-point steps until the duality gap is at most ``tol J``.
 
     A step takes time ``n (q d)^2 + (q d)^3`` and memory ``(q d)^2 + n m``, with ``n`` for ``d`` if less.
@@ -309,51 +303,43 @@ def posterior_mode(problem: Problem, max_iter: int, tol: float) -> Mode:
         n_iter += 1
 
 
-def check_number(name: str, value: Any, valid: Callable[[Any], bool], wanted: str, kind: Any = Real) -> None:
-    """Raise a ValueError unless ``value`` is a finite number of the kind and valid."""
-    if isinstance(value, bool) or not isinstance(value, kind) or not np.isfinite(value) or not valid(value):
-        raise ValueError(f"{name}={value!r}: {name} must be {wanted}; pass {name} accordingly.")
+@dataclass(eq=False, repr=False)
+class PosteriorMode(BaseEstimator):
+    """What :class:`EMSVC` and :class:`EMSVR` share."""
+
+    cost: float = 1.0
+    _: KW_ONLY
+    prior_scale: float = 1.0
+    fit_intercept: bool = True
+    max_iter: int = 100
+    tol: float = 1e-6
+
+    def _check(self) -> None:
+        check_settings(self, positive=["cost", "prior_scale", "tol"], counts=["max_iter"])
+
+    def _rows(self, X: Array, weight: Array) -> tuple[Array, Array, Array]:
+        """The data of positive weight: features with a constant 1 for the intercept, ``2 c``, and indices."""
+        rows = np.flatnonzero(weight)
+        X = np.column_stack([X[rows], np.ones(len(rows))]) if self.fit_intercept else X[rows]
+        return X, 2 * self.cost * weight[rows], rows
+
+    def _fit(self, problem: PrimalProblem) -> tuple[Array, Array]:
+        """Fit, set the account of it, and return ``coef`` (q, d) and ``intercept`` (q,)."""
+        mode = posterior_mode(problem, self.max_iter, self.tol)
+        self.objective_, self.dual_gap_, self.n_iter_ = mode[1:]
+        if mode.gap > self.tol * mode.objective[-1]:
+            warnings.warn(
+                f"{type(self).__name__} reached max_iter={self.max_iter} at a relative duality gap of "
+                f"{mode.gap / mode.objective[-1]:.1e}, above tol={self.tol:g}; raise max_iter or, if that "
+                "does not help, scale the features or lower cost.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        return split_intercept(mode.W, self.fit_intercept)
 
 
-def check_common(estimator: Any) -> None:
-    """Validate the parameters that :class:`EMSVC` and :class:`EMSVR` share."""
-    for name in ("cost", "prior_scale", "tol"):
-        check_number(name, getattr(estimator, name), lambda value: value > 0, "a positive number")
-    check_number("max_iter", estimator.max_iter, lambda value: value >= 1, "an integer of at least 1", Integral)
-
-
-def weighted_rows(X: Array, cost: float, fit_intercept: bool, sample_weight: Any) -> tuple[Array, Array, Array]:
-    """The data of positive weight: features with a constant 1 for the intercept, ``2 c``, and indices."""
-    weight = _check_sample_weight(sample_weight, X, dtype=np.float64)
-    if np.min(weight) < 0 or np.max(weight) == 0:
-        raise ValueError(
-            f"sample_weight ranges from {np.min(weight):g} to {np.max(weight):g}: it must not be negative, "
-            "nor zero throughout; give weight 0 to the data to ignore and a positive one to the others."
-        )
-    rows = np.flatnonzero(weight)
-    X = np.column_stack([X[rows], np.ones(len(rows))]) if fit_intercept else X[rows]
-    return X, 2 * cost * weight[rows], rows
-
-
-def fit_mode(estimator: Any, problem: Problem) -> tuple[Array, Array]:
-    """Fit, set the estimator's account of it, and return ``coef`` (q, d) and ``intercept`` (q,)."""
-    mode = posterior_mode(problem, estimator.max_iter, estimator.tol)
-    estimator.objective_, estimator.dual_gap_, estimator.n_iter_ = mode[1:]
-    allowed = estimator.tol * mode.objective[-1]
-    if mode.gap > allowed:
-        warnings.warn(
-            f"{type(estimator).__name__} reached max_iter={estimator.max_iter} at a relative duality gap of "
-            f"{mode.gap / mode.objective[-1]:.1e}, above tol={estimator.tol:g}; raise max_iter or, if that "
-            "does not help, scale the features or lower cost.",
-            ConvergenceWarning,
-            stacklevel=3,
-        )
-    if estimator.fit_intercept:
-        return mode.W[:, :-1], mode.W[:, -1]
-    return mode.W, np.zeros(len(mode.W))
-
-
-class EMSVC(ClassifierMixin, BaseEstimator):
+@dataclass(eq=False, repr=False)
+class EMSVC(ScoreClassifier, PosteriorMode):
     """Linear support vector classifier, the posterior mode of the Bayesian SVM, by EM.
 
     Two classes, with ``y`` in ``-1, 1`` and ``f = w . x``: the minimum of
@@ -385,34 +371,23 @@ class EMSVC(ClassifierMixin, BaseEstimator):
     array([[1.]])
     """
 
-    def __init__(self, cost=1.0, ell=1.0, prior_scale=1.0, fit_intercept=True, max_iter=100, tol=1e-6):
-        self.cost = cost
-        self.ell = ell
-        self.prior_scale = prior_scale
-        self.fit_intercept = fit_intercept
-        self.max_iter = max_iter
-        self.tol = tol
+    ell: float = 1.0
 
     def fit(self, X, y, sample_weight=None):
         """Fit to ``X`` (n, d) and labels ``y`` (n,); ``sample_weight`` (n,) multiplies each datum's cost."""
-        check_common(self)
-        check_number("ell", self.ell, lambda value: value > 0, "a positive number")
+        self._check()
+        check_settings(self, positive=["ell"])
         X, y = validate_data(self, X, y, dtype=np.float64)
-        check_classification_targets(y)
-        encoder = LabelEncoder().fit(y)
-        self.classes_ = encoder.classes_
-        X, c, rows = weighted_rows(X, self.cost, self.fit_intercept, sample_weight)
-        y, num_classes = encoder.transform(y)[rows], len(self.classes_)
-        if len(np.unique(y)) < 2:
-            raise ValueError(
-                f"y has one class with positive weight, {self.classes_[y[0]]!r}: pass at least two classes."
-            )
+        weight = check_weight(sample_weight, X)
+        self.classes_, y = encode_labels(y, weight)
+        X, c, rows = self._rows(X, weight)
+        y, num_classes = y[rows], len(self.classes_)
         precision = self.prior_scale**-2.0
         if num_classes == 2:
             problem = hinge_problem(X, 2.0 * y - 1, self.ell, c, precision)
         else:
             problem = multiclass_problem(X, y, num_classes, self.ell, c, precision)
-        self.coef_, self.intercept_ = fit_mode(self, problem)
+        self.coef_, self.intercept_ = self._fit(problem)
         return self
 
     def decision_function(self, X):
@@ -422,13 +397,9 @@ class EMSVC(ClassifierMixin, BaseEstimator):
         scores = X @ self.coef_.T + self.intercept_
         return scores[:, 0] if len(self.classes_) == 2 else scores
 
-    def predict(self, X):
-        """Labels (n,)."""
-        scores = self.decision_function(X)
-        return self.classes_[(scores > 0).astype(int) if scores.ndim == 1 else np.argmax(scores, axis=1)]
 
-
-class EMSVR(RegressorMixin, BaseEstimator):
+@dataclass(eq=False, repr=False)
+class EMSVR(RegressorMixin, PosteriorMode):
     """Linear support vector regression, the posterior mode of the Bayesian SVR, by EM.
 
     With ``f = w . x`` the minimum of
@@ -453,22 +424,16 @@ class EMSVR(RegressorMixin, BaseEstimator):
     array([21.])
     """
 
-    def __init__(self, cost=1.0, epsilon=0.1, prior_scale=1.0, fit_intercept=True, max_iter=100, tol=1e-6):
-        self.cost = cost
-        self.epsilon = epsilon
-        self.prior_scale = prior_scale
-        self.fit_intercept = fit_intercept
-        self.max_iter = max_iter
-        self.tol = tol
+    epsilon: float = 0.1
 
     def fit(self, X, y, sample_weight=None):
         """Fit to ``X`` (n, d) and targets ``y`` (n,); ``sample_weight`` (n,) multiplies each datum's cost."""
-        check_common(self)
-        check_number("epsilon", self.epsilon, lambda value: value >= 0, "a number of at least 0")
+        self._check()
+        check_settings(self, nonnegative=["epsilon"])
         X, t = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
-        X, c, rows = weighted_rows(X, self.cost, self.fit_intercept, sample_weight)
+        X, c, rows = self._rows(X, check_weight(sample_weight, X))
         problem = epsilon_problem(X, t[rows].astype(np.float64), self.epsilon, c, self.prior_scale**-2.0)
-        coef, intercept = fit_mode(self, problem)
+        coef, intercept = self._fit(problem)
         self.coef_, self.intercept_ = coef[0], intercept[0]
         return self
 

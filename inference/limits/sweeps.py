@@ -28,7 +28,7 @@ SMALL = 4096  # data up to here are kept in double precision
 FAR = 1e30  # the price of an empty slot
 
 
-class Hyper(NamedTuple):
+class PassSettings(NamedTuple):
     """The hyper-parameters of a pass, all traced."""
 
     clustering_weight: float = 1.0  # s
@@ -129,7 +129,7 @@ def layout(
         )
 
 
-def sweep(data: Data, z: Any, mu: Array, active: Array, eta: Array, hyper: Hyper) -> Sums:
+def sweep(data: Data, z: Any, mu: Array, active: Array, eta: Array, hyper: PassSettings) -> Sums:
     """One pass: every datum to its cheapest cluster, and the sums over the new clusters.
 
     :param z: (chunks, C) former slots, where ``before`` is evaluated.
@@ -183,7 +183,7 @@ def _sweep(X, rows, z, a, b, eta, hyper, *, likelihood, num_classes, mesh):
     def run(X, rows, z, a, b, eta, hyper):
         def step(total, columns):
             x, table, former = columns
-            z, each, parts = _chunk(x, table, former, a, b, eta, Hyper(*hyper), likelihood, num_classes)
+            z, each, parts = _chunk(x, table, former, a, b, eta, PassSettings(*hyper), likelihood, num_classes)
             flat = jnp.concatenate([part.ravel() for part in parts])
             return total + flat.astype(total.dtype), (z, each)
 

@@ -30,28 +30,24 @@ References:
 3. *MedLDA: maximum margin supervised topic models*, J. Zhu, A. Ahmed and E. P. Xing, JMLR (2012)
 """
 
-import warnings
 from collections.abc import Callable
-from numbers import Integral
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
 import scipy.sparse
 from scipy.optimize import brentq
 from scipy.special import wrightomega, xlogy
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from ...models.laws.corpora import check_landmarks
 from ..duality.problem import compiled
-from ..mean_field.medlda import SupervisedTopics, check_documents, top_words
-from ..mean_field.medlda_descent import Classes, Descent, Responses
-from ..mean_field.medlda_descent import Hyper as Soft
+from ..mean_field.medlda import SupervisedTopics, TopicEstimator, check_documents
+from ..mean_field.medlda_descent import Classes, MedLDADescent, Responses, TopicSettings
 from .descent import ROUNDING
+from .estimator import check_settings, warn_of_end
 from .max_margin_dp_means import rival_losses
-from .svm import check_number
 
 __all__ = ["MaxMarginTopicMeans", "MedLDAMeans"]
 
@@ -59,6 +55,7 @@ Array = np.ndarray
 
 START = 20  # iterations of the mean-field learner, where a fit starts
 SETTLED = 100  # passes over a new document, at most
+STRENGTHS = ("alpha", "alpha_0", "alpha_1", "beta", "cost", "ell", "prior_scale")  # of priors and margin
 
 
 @compiled
@@ -119,7 +116,7 @@ def barycentre(g: Array, a: float, b: float, anchor: Array) -> Array:
     return m / np.sum(m)
 
 
-def divergence(p: Array, q: Array) -> float:
+def kl_divergence(p: Array, q: Array) -> float:
     """``KL(p | q)``, summed over rows."""
     return float(np.sum(xlogy(p, p) - xlogy(p, q)))
 
@@ -182,11 +179,11 @@ class TopicDescent:
         """``J`` with these weights."""
         hyper, (T, V) = self.hyper, self.phi.shape
         words = -np.sum(self.X.data * np.log(self.phi[self.z, self.X.indices])) - np.sum(xlogy(self.held, self.theta))
-        words += hyper["alpha"] * divergence(self.centres, self.theta)
-        words += hyper["beta"] * V * divergence(np.full((T, V), 1 / V), self.phi)
+        words += hyper["alpha"] * kl_divergence(self.centres, self.theta)
+        words += hyper["beta"] * V * kl_divergence(np.full((T, V), 1 / V), self.phi)
         if self.known is not None:
-            words += hyper["alpha_1"] * divergence(np.broadcast_to(self.mu0, self.mu.shape), self.mu)
-            words += hyper["alpha_0"] * divergence(np.full(T, 1 / T), self.mu0)
+            words += hyper["alpha_1"] * kl_divergence(np.broadcast_to(self.mu0, self.mu.shape), self.mu)
+            words += hyper["alpha_0"] * kl_divergence(np.full(T, 1 / T), self.mu0)
         scores = self.shares @ self.margin.rows(eta).T
         losses = np.max(self.margin.shifts + scores, axis=1) - scores[np.arange(len(scores)), self.margin.own]
         return float(words + np.sum(eta**2) / (2 * hyper["prior_scale"] ** 2) + 2 * hyper["cost"] * np.sum(losses))
@@ -273,9 +270,9 @@ class TopicDescent:
 def start_of(model: Any, X: scipy.sparse.csr_matrix, margin: Any) -> tuple[Array, Array]:
     """Topics (T, V) and proportions (D, T): a short run of the mean-field learner."""
     T, V = model.num_topics, X.shape[1]
-    hyper = Soft(model.alpha / T, float(model.beta), 2.0 * model.cost, float(model.prior_scale))
+    hyper = TopicSettings(model.alpha / T, float(model.beta), 2.0 * model.cost, float(model.prior_scale))
     noise = check_random_state(model.random_state).gamma(100.0, 0.01, size=(T, V))
-    soft = Descent(X, margin, hyper, model.beta + X.sum() / (T * V) * noise).run(START, 0.0, 1e-3)
+    soft = MedLDADescent(X, margin, hyper, model.beta + X.sum() / (T * V) * noise).run(START, 0.0, 1e-3)
     topics, theta = soft.topics.held, soft.gamma
     return topics / np.sum(topics, axis=1, keepdims=True), theta / np.sum(theta, axis=1, keepdims=True)
 
@@ -295,15 +292,6 @@ def first_labels(theta: Array, known: Array, num_clusters: int) -> Array:
     return np.where(labelled, known, nearest)
 
 
-def check_common(model: Any) -> None:
-    """Validate the parameters that both limits share."""
-    for name in ("alpha", "beta", "cost", "ell", "prior_scale"):
-        check_number(name, getattr(model, name), lambda value: value > 0, "a positive number")
-    for name in ("num_topics", "max_iter"):
-        check_number(name, getattr(model, name), lambda value: value >= 1, "an integer of at least 1", Integral)
-    check_number("tol", model.tol, lambda value: value >= 0, "a number of at least 0")
-
-
 def keep(model: Any, descent: TopicDescent) -> None:
     """Run a descent, and set the attributes of a fit."""
     model.n_iter_, converged = descent.run(model.max_iter, model.tol)
@@ -311,15 +299,10 @@ def keep(model: Any, descent: TopicDescent) -> None:
     model.components_ = descent.phi
     model.shares_ = descent.shares
     model.objective_ = np.array(descent.trace)
-    if not converged:
-        warnings.warn(
-            f"{type(model).__name__} reached max_iter={model.max_iter} before the objective settled; raise max_iter or "
-            "tol.",
-            ConvergenceWarning,
-            stacklevel=3,
-        )
+    warn_of_end(model, converged, stacklevel=4)
 
 
+@dataclass(eq=False, repr=False)
 class MedLDAMeans(SupervisedTopics):
     """Topics of whole words that tell classes apart, or predict a response: the small-variance limit of ``medlda``.
 
@@ -349,36 +332,13 @@ class MedLDAMeans(SupervisedTopics):
     ((30, 6), True)
     """
 
-    def __init__(
-        self,
-        task="classification",
-        num_topics=20,
-        alpha=1.0,
-        beta=0.1,
-        cost=25.0,
-        ell=1.0,
-        epsilon=0.1,
-        prior_scale=0.1,
-        max_iter=100,
-        tol=1e-5,
-        random_state=None,
-    ):
-        self.task = task
-        self.num_topics = num_topics
-        self.alpha = alpha
-        self.beta = beta
-        self.cost = cost
-        self.ell = ell
-        self.epsilon = epsilon
-        self.prior_scale = prior_scale
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
+    _: KW_ONLY
+    cost: float = 25.0
+    tol: float = 1e-5
 
     def fit(self, X, y):
         """Fit to counts ``X`` (D, V) and labels or responses ``y`` (D,)."""
-        check_common(self)
-        check_number("epsilon", self.epsilon, lambda value: value >= 0, "a number of at least 0")
+        self._check("cost")
         X, margin = self._margin(X, y)
         T = self.num_topics
         phi, theta = start_of(self, X, margin)
@@ -408,7 +368,8 @@ class MedLDAMeans(SupervisedTopics):
         return found.shares
 
 
-class MaxMarginTopicMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+@dataclass(eq=False, repr=False)
+class MaxMarginTopicMeans(TopicEstimator):
     """Clusters of documents with a large margin between their topics: the small-variance limit of ``mmctm``.
 
     The objective is in ``limits/topics.py``. The start is a short run of latent Dirichlet allocation, and for each
@@ -441,48 +402,25 @@ class MaxMarginTopicMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
     True
     """
 
-    def __init__(
-        self,
-        num_clusters=8,
-        num_topics=20,
-        alpha=10.0,
-        alpha_0=10.0,
-        alpha_1=10.0,
-        beta=0.1,
-        cost=9.0,
-        ell=0.1,
-        prior_scale=0.1**0.5,
-        max_iter=100,
-        tol=1e-5,
-        random_state=None,
-    ):
-        self.num_clusters = num_clusters
-        self.num_topics = num_topics
-        self.alpha = alpha
-        self.alpha_0 = alpha_0
-        self.alpha_1 = alpha_1
-        self.beta = beta
-        self.cost = cost
-        self.ell = ell
-        self.prior_scale = prior_scale
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.input_tags.positive_only = True
-        return tags
+    num_clusters: int | None = 8
+    num_topics: int = 20
+    alpha: float = 10.0
+    alpha_0: float = 10.0
+    alpha_1: float = 10.0
+    beta: float = 0.1
+    cost: float = 9.0
+    ell: float = 0.1
+    prior_scale: float = 0.1**0.5
+    max_iter: int = 100
+    tol: float = 1e-5
+    random_state: Any = None
 
     def fit(self, X, y=None, landmarks=None):
         """Fit to counts ``X`` (D, V); ``y`` is ignored.
 
         :param landmarks: (D,) clusters in ``0..K-1`` of documents where they are known, -1 elsewhere.
         """
-        check_common(self)
-        for name in ("alpha_0", "alpha_1"):
-            check_number(name, getattr(self, name), lambda value: value > 0, "a positive number")
+        check_settings(self, positive=STRENGTHS, counts=["num_topics", "max_iter"], nonnegative=["tol"])
         (X,) = check_documents(self, X)
         given, K = check_landmarks(landmarks, X.shape[0], self.num_clusters)
         known = np.full(X.shape[0], -1) if given is None else np.asarray(given, np.int64)
@@ -509,14 +447,8 @@ class MaxMarginTopicMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         """(n, T) shares of topics in new documents; zeros without words."""
         return self._settled(X).shares
 
-    def top_words(self, vocabulary, n=10):
-        """The ``n`` likeliest words of each topic, from ``vocabulary`` (V,)."""
-        check_is_fitted(self)
-        return top_words(self.components_, vocabulary, n)
-
     def _hyper(self) -> dict[str, float]:
-        names = ("alpha", "alpha_0", "alpha_1", "beta", "cost", "ell", "prior_scale")
-        return {name: float(getattr(self, name)) for name in names}
+        return {name: float(getattr(self, name)) for name in STRENGTHS}
 
     def _settled(self, X) -> TopicDescent:
         check_is_fitted(self)

@@ -5,12 +5,12 @@ from collections.abc import Callable
 import numpy as np
 from sklearn.metrics.pairwise import rbf_kernel
 
-__all__ = ["Features"]
+__all__ = ["FeatureSpace"]
 
 Array = np.ndarray
 
 
-class Features:
+class FeatureSpace:
     """The feature space of a kernel, with the training data that new inputs are compared with.
 
     :param kernel: "linear", "rbf", "precomputed" or a function of two arrays.

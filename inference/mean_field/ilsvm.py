@@ -1,21 +1,26 @@
 """Infinite latent SVMs by truncated mean field, as estimators; their objective is in :mod:`.ilsvm_equations`."""
 
-import warnings
-from numbers import Integral
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.exceptions import ConvergenceWarning
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.metrics import r2_score
-from sklearn.preprocessing import LabelEncoder
 from sklearn.utils import ClassifierTags, RegressorTags, check_array, check_consistent_length, check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..limits.svm import check_number
-from .ilsvm_descent import ClassMargin, Descent, TaskMargin, start_factors
+from ..limits.estimator import (
+    ScoreClassifier,
+    check_settings,
+    encode_labels,
+    labels_at,
+    split_intercept,
+    two_class,
+    warn_of_end,
+)
+from .ilsvm_descent import ClassMargin, FactorDescent, TaskMargin, start_factors
 from .ilsvm_duals import Cells
 from .ilsvm_equations import Matrix, Scales, feature_logits, sweep_features
 
@@ -27,7 +32,80 @@ START_SPREAD = 0.001**0.5  # of psi around a half: the paper's
 ROW_SWEEPS, ROW_TOL = 200, 1e-6  # of the features of new rows
 
 
-class ILSVM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, BaseEstimator):
+@dataclass(eq=False, repr=False)
+class LatentFactors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """What both models share."""
+
+    truncation: int = 20
+    _: KW_ONLY
+    C: float = 1.0
+    concentration: float = 1.0
+    noise_scale: float | None = None
+    feature_scale: float = 1.0
+    prior_scale: float = 1.0
+    ell: float = 1.0
+    extra_features: bool = False
+    fit_intercept: bool = True
+    intercept_scaling: float = 1.0
+    coupled: bool = True
+    estimate_scales: bool = False
+    init: str = "svd"
+    max_iter: int = 200
+    tol: float = 1e-3
+    dual_tol: float = 1e-3
+    random_state: Any = None
+
+    def _check(self) -> None:
+        scales = ["noise_scale", "feature_scale", "prior_scale", "intercept_scaling"]
+        positive = ["C", "concentration", "ell", "dual_tol", *scales]
+        counts = ["truncation", "max_iter"]
+        check_settings(self, positive=positive, counts=counts, nonnegative=["tol"], optional=["noise_scale"])
+        if self.init not in ("random", "svd"):
+            raise ValueError(f"init={self.init!r}: init must be 'random' or 'svd'.")
+
+    def _inputs(self, X: Any) -> Array:
+        return validate_data(self, X, reset=False, dtype=np.float64)
+
+    def _beside(self, X: Array) -> Array:
+        """(n, e) what the classifiers see beside the features."""
+        constant = np.full((len(X), 1), float(self.intercept_scaling))
+        parts = [X] * bool(self.extra_features) + [constant] * bool(self.fit_intercept)
+        return np.column_stack(parts) if parts else np.zeros((len(X), 0))
+
+    def _descend(self, X: Array, T: Matrix, margin: ClassMargin | TaskMargin) -> FactorDescent:
+        """A descent from the start for ``X`` (n, d), and the attributes that both models have."""
+        noise = self.noise_scale
+        if noise is None:
+            noise = float(np.std(X)) / 2 or 1.0
+        scales = Scales(float(self.concentration), float(noise) ** 2, float(self.feature_scale) ** 2)
+        rng = check_random_state(self.random_state)
+        R, K = len(T.values), self.truncation
+        psi = np.clip(0.5 + START_SPREAD * rng.standard_normal((R, K)), 0.01, 0.99)
+        q = start_factors(psi, T, scales, _singular(T, K) if self.init == "svd" else None)
+        observe = getattr(self, "_private", {}).get("observe")
+        fit = FactorDescent(T, q, scales, margin, estimate_scales=self.estimate_scales, observe=observe)
+        fit.run(self.max_iter, self.tol * len(X), self.dual_tol, coupled=self.coupled)
+        self.objective_ = np.array(fit.trace)
+        self.n_iter_ = fit.n_iter
+        self.active_features_ = np.flatnonzero(np.max(fit.q.psi, axis=0) > 0.5)
+        self.noise_scale_, self.feature_scale_ = fit.scales.noise**0.5, fit.scales.feature**0.5
+        self.dual_gap_ = fit.classifiers.gap
+        self._n_features_out = K
+        warn_of_end(self, fit.converged, stacklevel=4)
+        return fit
+
+
+def _singular(T: Matrix, K: int) -> Array:
+    """(C', K) loadings whose features, less a half, are the left singular vectors."""
+    _, values, axes = np.linalg.svd(T.values, full_matrices=False)
+    loadings = np.zeros((T.values.shape[1], K))
+    rank = min(K, len(values))
+    loadings[:, :rank] = (axes.T * values)[:, :rank] * 2 / len(T.values) ** 0.5
+    return loadings
+
+
+@dataclass(eq=False, repr=False)
+class ILSVM(ScoreClassifier, LatentFactors):
     """A classifier on latent binary features, their number learned: the infinite latent SVM, by mean field.
 
     An Indian buffet process gives each datum features ``z`` that explain its input, ``x ~ N(W z, noise_scale^2 I)``,
@@ -75,72 +153,30 @@ class ILSVM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, 
     ((50, 8), True)
     """
 
-    def __init__(
-        self,
-        truncation=20,
-        C=1.0,
-        concentration=1.0,
-        noise_scale=None,
-        feature_scale=1.0,
-        prior_scale=1.0,
-        ell=1.0,
-        extra_features=False,
-        fit_intercept=True,
-        intercept_scaling=1.0,
-        coupled=True,
-        estimate_scales=False,
-        init="svd",
-        max_iter=200,
-        tol=1e-3,
-        dual_tol=1e-3,
-        random_state=None,
-    ):
-        self.truncation = truncation
-        self.C = C
-        self.concentration = concentration
-        self.noise_scale = noise_scale
-        self.feature_scale = feature_scale
-        self.prior_scale = prior_scale
-        self.ell = ell
-        self.extra_features = extra_features
-        self.fit_intercept = fit_intercept
-        self.intercept_scaling = intercept_scaling
-        self.coupled = coupled
-        self.estimate_scales = estimate_scales
-        self.init = init
-        self.max_iter = max_iter
-        self.tol = tol
-        self.dual_tol = dual_tol
-        self.random_state = random_state
-
     def fit(self, X, y, X_unlabelled=None):
         """Fit to ``X`` (n, d) and labels ``y`` (n,).
 
         :param X_unlabelled: (m, d) inputs without labels, that help to find the features.
         """
-        _check(self)
+        self._check()
         X, y = validate_data(self, X, y, dtype=np.float64)
-        check_classification_targets(y)
-        encoder = LabelEncoder().fit(y)
-        self.classes_, y = encoder.classes_, encoder.transform(y)
+        self.classes_, y = encode_labels(y)
         L = len(self.classes_)
-        if L < 2:
-            raise ValueError(f"y has one class, {self.classes_.tolist()[0]!r}: pass at least two classes.")
         every = X if X_unlabelled is None else np.concatenate([X, self._inputs(X_unlabelled)])
         # Two classes share one vector: a pair of them, w and -w, has twice its square.
         self._scale = self.prior_scale * (0.5**0.5 if L == 2 else 1.0)
-        margin = ClassMargin(y, self.ell * (1 - np.eye(L)), float(self.C), _beside(self, X), self._scale)
-        fit = _descend(self, every, Matrix(every, X.shape[1]), margin, len(every))
+        margin = ClassMargin(y, self.ell * (1 - np.eye(L)), float(self.C), self._beside(X), self._scale)
+        fit = self._descend(every, Matrix(every, X.shape[1]), margin)
         self.features_ = fit.q.psi[: len(X)]
         self.loadings_ = fit.q.loadings
         self._weights = self._scale * fit.classifiers.weights
         eta = self._weights[[1]] - self._weights[[0]] if L == 2 else self._weights
-        self.coef_ = eta[:, :-1] if self.fit_intercept else eta
-        self.intercept_ = self.intercept_scaling * eta[:, -1] if self.fit_intercept else np.zeros(len(eta))
+        self.coef_, intercept = split_intercept(eta, self.fit_intercept)
+        self.intercept_ = self.intercept_scaling * intercept
         self._q, self._scales = fit.q, fit.scales
-        self._n_features_out = self.truncation
         if X_unlabelled is not None:
-            self.transduction_ = self._labels(self._scores(every[len(X) :], fit.q.psi[len(X) :]))
+            scores = self._scores(every[len(X) :], fit.q.psi[len(X) :])
+            self.transduction_ = labels_at(self.classes_, scores)
         return self
 
     def transform(self, X):
@@ -157,22 +193,12 @@ class ILSVM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, 
         psi = self.transform(X)
         return self._scores(self._inputs(X), psi)
 
-    def predict(self, X):
-        """Labels (n,)."""
-        return self._labels(self.decision_function(X))
-
-    def _inputs(self, X: Any) -> Array:
-        return validate_data(self, X, reset=False, dtype=np.float64)
-
     def _scores(self, X: Array, psi: Array) -> Array:
-        scores = np.column_stack([psi, _beside(self, X)]) @ self._weights.T
-        return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
-
-    def _labels(self, scores: Array) -> Array:
-        return self.classes_[(scores > 0).astype(int) if scores.ndim == 1 else np.argmax(scores, axis=1)]
+        return two_class(np.column_stack([psi, self._beside(X)]) @ self._weights.T)
 
 
-class MTILSVM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+@dataclass(eq=False, repr=False)
+class MTILSVM(LatentFactors):
     """Many tasks on shared latent features, their number learned: the multi-task infinite latent SVM, by mean field.
 
     A binary matrix ``Z`` (d, K) of an Indian buffet process projects inputs to features ``Z' x``; it explains the
@@ -221,47 +247,10 @@ class MTILSVM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     (50,)
     """
 
-    def __init__(
-        self,
-        truncation=20,
-        loss="hinge",
-        C=1.0,
-        concentration=1.0,
-        noise_scale=None,
-        feature_scale=1.0,
-        prior_scale=1.0,
-        ell=1.0,
-        epsilon=0.1,
-        extra_features=False,
-        fit_intercept=True,
-        intercept_scaling=1.0,
-        coupled=True,
-        estimate_scales=False,
-        init="random",
-        max_iter=200,
-        tol=1e-3,
-        dual_tol=1e-3,
-        random_state=None,
-    ):
-        self.truncation = truncation
-        self.loss = loss
-        self.C = C
-        self.concentration = concentration
-        self.noise_scale = noise_scale
-        self.feature_scale = feature_scale
-        self.prior_scale = prior_scale
-        self.ell = ell
-        self.epsilon = epsilon
-        self.extra_features = extra_features
-        self.fit_intercept = fit_intercept
-        self.intercept_scaling = intercept_scaling
-        self.coupled = coupled
-        self.estimate_scales = estimate_scales
-        self.init = init
-        self.max_iter = max_iter
-        self.tol = tol
-        self.dual_tol = dual_tol
-        self.random_state = random_state
+    loss: str = "hinge"
+    _: KW_ONLY
+    epsilon: float = 0.1
+    init: str = "random"
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -281,8 +270,8 @@ class MTILSVM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         :param task: (n,) integers, with ``y`` (n,).
         :param X_unlabelled: (m, d) inputs without targets, that help to find the features.
         """
-        _check(self)
-        check_number("epsilon", self.epsilon, lambda value: value >= 0, "a number of at least 0")
+        self._check()
+        check_settings(self, nonnegative=["epsilon"])
         if self.loss not in ("hinge", "epsilon-insensitive"):
             raise ValueError(f"loss={self.loss!r}: loss must be 'hinge' or 'epsilon-insensitive'.")
         X = validate_data(self, X, dtype=np.float64)
@@ -304,14 +293,13 @@ class MTILSVM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             bound = np.full(len(row), C)
             cells = Cells(row, start, values - np.mean(values), -bound, bound, float(self.epsilon))
         every = X if X_unlabelled is None else np.concatenate([X, self._inputs(X_unlabelled)])
-        margin = TaskMargin(X, cells, _beside(self, X), float(self.prior_scale))
-        fit = _descend(self, every, Matrix.of(every.T), margin, len(every))
+        margin = TaskMargin(X, cells, self._beside(X), float(self.prior_scale))
+        fit = self._descend(every, Matrix.of(every.T), margin)
         d, K = fit.q.psi.shape
         eta = self.prior_scale * fit.classifiers.weights
         self.projection_, self.task_weights_ = fit.q.psi, eta[:, :K]
         self.coef_ = eta[:, :K] @ fit.q.psi.T + (eta[:, K : K + d] if self.extra_features else 0.0)
         self.intercept_ = constant + (self.intercept_scaling * eta[:, -1] if self.fit_intercept else 0.0)
-        self._n_features_out = K
         return self
 
     def transform(self, X):
@@ -335,9 +323,6 @@ class MTILSVM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     def decision_function(self, X, task=None):
         """Scores, in the shape of :meth:`predict`; positive for ``classes_[1]``."""
         return self._scores(X, task)
-
-    def _inputs(self, X: Any) -> Array:
-        return validate_data(self, X, reset=False, dtype=np.float64)
 
     def _scores(self, X: Any, task: Any) -> Array:
         check_is_fitted(self)
@@ -399,62 +384,3 @@ class MTILSVM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         binary = labels.dtype.kind in "biuf" and set(labels.tolist()) <= {0, 1}
         self.classes_ = np.array([0, 1], labels.dtype) if binary else labels
         return row, start, values
-
-
-# ----- What both have in common
-
-
-def _check(estimator: Any) -> None:
-    for name in ("C", "concentration", "feature_scale", "prior_scale", "ell", "intercept_scaling", "dual_tol"):
-        check_number(name, getattr(estimator, name), lambda value: value > 0, "a positive number")
-    for name in ("truncation", "max_iter"):
-        check_number(name, getattr(estimator, name), lambda value: value >= 1, "an integer of at least 1", Integral)
-    check_number("tol", estimator.tol, lambda value: value >= 0, "a number of at least 0")
-    if estimator.noise_scale is not None:
-        check_number("noise_scale", estimator.noise_scale, lambda value: value > 0, "a positive number or None")
-    if estimator.init not in ("random", "svd"):
-        raise ValueError(f"init={estimator.init!r}: init must be 'random' or 'svd'.")
-
-
-def _beside(estimator: Any, X: Array) -> Array:
-    """(n, e) what the classifiers see beside the features."""
-    constant = np.full((len(X), 1), float(estimator.intercept_scaling))
-    parts = [X] * bool(estimator.extra_features) + [constant] * bool(estimator.fit_intercept)
-    return np.column_stack(parts) if parts else np.zeros((len(X), 0))
-
-
-def _descend(estimator: Any, X: Array, T: Matrix, margin: ClassMargin | TaskMargin, num_data: int) -> Descent:
-    """A descent from the estimator's start, and the attributes that both models have."""
-    noise = estimator.noise_scale
-    if noise is None:
-        noise = float(np.std(X)) / 2 or 1.0
-    scales = Scales(float(estimator.concentration), float(noise) ** 2, float(estimator.feature_scale) ** 2)
-    rng = check_random_state(estimator.random_state)
-    R, K = len(T.values), estimator.truncation
-    psi = np.clip(0.5 + START_SPREAD * rng.standard_normal((R, K)), 0.01, 0.99)
-    q = start_factors(psi, T, scales, _singular(T, K) if estimator.init == "svd" else None)
-    observe = getattr(estimator, "_private", {}).get("observe")
-    fit = Descent(T, q, scales, margin, estimate_scales=estimator.estimate_scales, observe=observe)
-    fit.run(estimator.max_iter, estimator.tol * num_data, estimator.dual_tol, coupled=estimator.coupled)
-    estimator.objective_ = np.array(fit.trace)
-    estimator.n_iter_ = fit.n_iter
-    estimator.active_features_ = np.flatnonzero(np.max(fit.q.psi, axis=0) > 0.5)
-    estimator.noise_scale_, estimator.feature_scale_ = fit.scales.noise**0.5, fit.scales.feature**0.5
-    estimator.dual_gap_ = fit.classifiers.gap
-    if not fit.converged:
-        warnings.warn(
-            f"{type(estimator).__name__} reached max_iter={estimator.max_iter} before the objective settled; raise "
-            "max_iter or tol.",
-            ConvergenceWarning,
-            stacklevel=3,
-        )
-    return fit
-
-
-def _singular(T: Matrix, K: int) -> Array:
-    """(C', K) loadings whose features, less a half, are the left singular vectors."""
-    _, values, axes = np.linalg.svd(T.values, full_matrices=False)
-    loadings = np.zeros((T.values.shape[1], K))
-    rank = min(K, len(values))
-    loadings[:, :rank] = (axes.T * values)[:, :rank] * 2 / len(T.values) ** 0.5
-    return loadings

@@ -24,7 +24,7 @@ import numpy as np
 import scipy.special
 
 from ..duality.crammer_singer import solve
-from ..duality.problem import Problem, Solution
+from ..duality.problem import DualProblem, Solution
 from .ilsvm_duals import Cells, Machines, evaluate, respond, respond_tasks, solve_tasks
 from .ilsvm_equations import (
     Factors,
@@ -39,7 +39,7 @@ from .ilsvm_equations import (
     update_sticks,
 )
 
-__all__ = ["ClassMargin", "Descent", "TaskMargin", "start_factors"]
+__all__ = ["ClassMargin", "FactorDescent", "TaskMargin", "start_factors"]
 
 Array = np.ndarray
 
@@ -87,9 +87,9 @@ class ClassMargin:
         self.y, self.b, self.inputs, self.scale = y, np.ascontiguousarray(ell[y]), inputs, scale
         self.cost = np.full(len(y), C)
 
-    def _problem(self, psi: Array) -> Problem:
+    def _problem(self, psi: Array) -> DualProblem:
         U = self.scale * np.column_stack([psi[: len(self.y)], self.inputs])
-        return Problem(U, self.b, self.y, self.cost, False)
+        return DualProblem(U, self.b, self.y, self.cost, False)
 
     def start(self, psi: Array) -> Classifiers:
         """Weights 0."""
@@ -113,7 +113,7 @@ class ClassMargin:
         return float(np.sum(weights**2) / 2 + self.cost @ loss)
 
     def respond(self, psi: Array, shift: Array, found: Classifiers, tol: float) -> Response:
-        """The minimum of the problem linearised at ``psi`` and ``found``; ``shift`` as in :meth:`Descent._together`."""
+        """The minimum of the problem linearised at ``psi`` and ``found``; ``shift`` of the logits without a margin."""
         n, K = len(self.y), psi.shape[1]
         problem, M, D = self._problem(psi), self.scale * found.weights[:, :K], psi[:n] * (1 - psi[:n])
         max_sweeps = _sweeps(len(M) * (problem.inputs.size + 2 * D.size))
@@ -164,7 +164,7 @@ class TaskMargin:
         return float(np.sum(weights**2) / 2 + np.sum(np.maximum(loss, 0.0)))
 
     def respond(self, psi: Array, shift: Array, found: Classifiers, tol: float) -> Response:
-        """The minimum of the problem linearised at ``psi`` and ``found``; ``shift`` as in :meth:`Descent._together`."""
+        """The minimum of the problem linearised at ``psi`` and ``found``; ``shift`` of the logits without a margin."""
         K, cells, U = psi.shape[1], self.cells, self._rows(psi)
         M, D = self.scale * found.weights[:, :K], psi * (1 - psi)
         max_sweeps = _sweeps(self.num_operations(K))
@@ -201,7 +201,7 @@ def start_factors(psi: Array, T: Matrix, scales: Scales, loadings: Array | None 
     return Factors(psi, gamma, update_aux(gamma), best if loadings is None else loadings, variance)
 
 
-class Descent:
+class FactorDescent:
     """A descent from given factors; without a ``margin`` of the factor model alone.
 
     ``observe(update, fit)`` is called after every single update; ``trace`` has the objective then.
@@ -232,7 +232,7 @@ class Descent:
         """``J``."""
         return self.trace[-1]
 
-    def run(self, max_iter: int, tol: float, dual_tol: float, *, coupled: bool = True) -> "Descent":
+    def run(self, max_iter: int, tol: float, dual_tol: float, *, coupled: bool = True) -> "FactorDescent":
         """Descend until all updates lower ``J`` by ``tol`` or less.
 
         :param coupled: whether the features hear of the margin; if not, the classifiers wait for their end.

@@ -21,14 +21,12 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse
 
-from ..duality.ascent import _shuffle, _visit
-from ..duality.problem import Problem, compiled
+from ..duality.ascent import LONGEST_REST, dot, shuffle, visit
+from ..duality.problem import DualProblem, compiled
 
 __all__ = ["Cells", "Machines", "evaluate", "respond", "respond_tasks", "solve_tasks"]
 
 Array = np.ndarray
-
-LONGEST_REST = 16  # sweeps
 
 
 class Cells(NamedTuple):
@@ -89,15 +87,7 @@ def solve_tasks(cells: Cells, U: Array, beta: Array, tol: float, max_sweeps: int
     return best
 
 
-@compiled
-def _dot(u, v):
-    total = 0.0
-    for j in range(len(u)):
-        total += u[j] * v[j]
-    return total
-
-
-def respond(problem: Problem, M: Array, D: Array, g: Array, alpha: Array, goal: float, max_sweeps: int) -> Array:
+def respond(problem: DualProblem, M: Array, D: Array, g: Array, alpha: Array, goal: float, max_sweeps: int) -> Array:
     """A multi-class dual of rows that move: the minimum over weights ``W'`` and moves ``delta_i`` (K,) of
 
         |W'|^2/2 + sum_i [C_i loss_i(W' u_i + M delta_i) + sum_k (delta_ik^2/(2 D_ik) - g_ik delta_ik)],
@@ -126,18 +116,18 @@ def _respond(inputs, b, y, cost, norms, M, D, g, alpha, weights, goal, max_sweep
     a, new, sorted_ = np.empty(L), np.empty(L), np.empty(L)
     order, random, gap, sweeps = np.arange(n), np.uint64(1), np.inf, 0
     while sweeps < max_sweeps and gap > goal:
-        random = _shuffle(order, random)
+        random = shuffle(order, random)
         gap = 0.0
         for i in order:
             for c in range(L):
-                a[c] = b[i, c] + _dot(weights[c], inputs[i])
+                a[c] = b[i, c] + dot(weights[c], inputs[i])
             for k in range(K):
                 move = g[i, k]
                 for c in range(L):
                     move += M[c, k] * alpha[i, c]
                 for c in range(L):
                     a[c] += M[c, k] * D[i, k] * move
-            gap += _visit(a, norms[i], cost[i], y[i], alpha[i], sorted_, new)
+            gap += visit(a, norms[i], cost[i], y[i], alpha[i], sorted_, new)
             for c in range(L):
                 delta = new[c] - alpha[i, c]
                 if delta != 0:
@@ -180,14 +170,14 @@ def _respond_tasks(
     order, random, gap, sweeps = np.arange(len(beta)), np.uint64(1), np.inf, 0
     d, K = delta.shape
     while sweeps < max_sweeps and gap > goal:
-        random = _shuffle(order, random)
+        random = shuffle(order, random)
         gap = 0.0
         for i in order:
             u, x, m = U[row[i]], X[row[i]], task[i]
-            miss = target[i] - _dot(weights[m], u)
+            miss = target[i] - dot(weights[m], u)
             for r in range(d):
                 if x[r] != 0:
-                    miss -= x[r] * _dot(delta[r], M[m])
+                    miss -= x[r] * dot(delta[r], M[m])
             new, part = _visit_cell(miss, norms[i], low[i], high[i], epsilon, beta[i])
             gap += part
             change = new - beta[i]
@@ -211,9 +201,9 @@ def _evaluate(U, row, start, target, low, high, epsilon, beta, weights):
             if beta[i] != 0:
                 for j in range(len(w)):
                     w[j] += beta[i] * U[row[i], j]
-        primal += _dot(w, w) / 2
+        primal += dot(w, w) / 2
         for i in range(start[m], start[m + 1]):
-            miss = target[i] - _dot(w, U[row[i]])
+            miss = target[i] - dot(w, U[row[i]])
             loss = max(0.0, high[i] * (miss - epsilon), low[i] * (miss + epsilon))
             primal += loss
             gap += loss - beta[i] * miss + epsilon * abs(beta[i])
@@ -245,14 +235,14 @@ def _ascend(U, row, start, target, low, high, epsilon, norms, beta, weights, goa
         random, sweeps, gap = np.uint64(seed + 1), 0, np.inf
         while sweeps < max_sweeps and gap > goal:
             gap = 0.0
-            random = _shuffle(order, random)
+            random = shuffle(order, random)
             for c in order:
                 if rest[c] > 0:
                     rest[c] -= 1
                     continue
                 i = first + c
                 u, old = U[row[i]], beta[i]
-                new, part = _visit_cell(target[i] - _dot(w, u), norms[row[i]], low[i], high[i], epsilon, old)
+                new, part = _visit_cell(target[i] - dot(w, u), norms[row[i]], low[i], high[i], epsilon, old)
                 gap += part
                 changed = abs(new - old) > 1e-14 * (high[i] - low[i])
                 if changed:

@@ -1,22 +1,30 @@
 """The infinite SVM by truncated mean field, as an estimator; its objective is in :mod:`.isvm_equations`."""
 
 import warnings
-from numbers import Integral
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.preprocessing import LabelEncoder
 from sklearn.utils import check_random_state
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ...models.laws.families import family
-from ..limits.svm import check_number
-from .features import Features
-from .isvm_descent import Descent, Inputs
-from .isvm_equations import Hyper, prior_logits, softmax
+from ..limits.estimator import (
+    ScoreClassifier,
+    check_number,
+    check_settings,
+    check_weight,
+    encode_labels,
+    split_intercept,
+    two_class,
+    warn_of_end,
+)
+from .features import FeatureSpace
+from .isvm_descent import Inputs, MixtureDescent
+from .isvm_equations import MixtureSettings, prior_logits, softmax
 
 __all__ = ["InfiniteSVM"]
 
@@ -27,7 +35,8 @@ ROUGH_ITER, ROUGH_TOL = 8, 5e-3  # of the fits from all starts, before the best 
 SUPPORT = 1e-3  # of C_1: the least multiplier of a support vector
 
 
-class InfiniteSVM(ClassifierMixin, BaseEstimator):
+@dataclass(eq=False, repr=False)
+class InfiniteSVM(ScoreClassifier, BaseEstimator):
     """A Dirichlet process mixture of support vector machines, linear or with kernels, by mean field.
 
     Every component has a law of the inputs and a classifier with the scores ``s_t(y) = mu_t . f(y, x)``; the label is
@@ -93,49 +102,26 @@ class InfiniteSVM(ClassifierMixin, BaseEstimator):
     ['a', 'b']
     """
 
-    def __init__(
-        self,
-        truncation=20,
-        C1=1.0,
-        C2=64.0,
-        kernel="linear",
-        gamma="scale",
-        coupling="relaxed",
-        likelihood="gaussian",
-        concentration=1.0,
-        ell=1.0,
-        prior_scale=1.0,
-        fit_intercept=True,
-        variance=1.0,
-        prior_mean=None,
-        prior_count=None,
-        max_iter=300,
-        tol=1e-4,
-        dual_tol=1e-6,
-        n_init=1,
-        mass_threshold=0.01,
-        random_state=None,
-    ):
-        self.truncation = truncation
-        self.C1 = C1
-        self.C2 = C2
-        self.kernel = kernel
-        self.gamma = gamma
-        self.coupling = coupling
-        self.likelihood = likelihood
-        self.concentration = concentration
-        self.ell = ell
-        self.prior_scale = prior_scale
-        self.fit_intercept = fit_intercept
-        self.variance = variance
-        self.prior_mean = prior_mean
-        self.prior_count = prior_count
-        self.max_iter = max_iter
-        self.tol = tol
-        self.dual_tol = dual_tol
-        self.n_init = n_init
-        self.mass_threshold = mass_threshold
-        self.random_state = random_state
+    truncation: int = 20
+    C1: float = 1.0
+    C2: float = 64.0
+    kernel: Any = "linear"
+    gamma: float | str = "scale"
+    coupling: str = "relaxed"
+    likelihood: str = "gaussian"
+    concentration: float = 1.0
+    ell: Any = 1.0
+    prior_scale: float = 1.0
+    fit_intercept: bool = True
+    variance: float = 1.0
+    prior_mean: Any = None
+    prior_count: float | None = None
+    max_iter: int = 300
+    tol: float = 1e-4
+    dual_tol: float = 1e-6
+    n_init: int = 1
+    mass_threshold: float = 0.01
+    random_state: Any = None
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -150,23 +136,10 @@ class InfiniteSVM(ClassifierMixin, BaseEstimator):
         """
         self._check()
         X, y = validate_data(self, X, y, dtype=np.float64)
-        check_classification_targets(y)
         if self.kernel == "precomputed" and len(X) != X.shape[1]:
             raise ValueError(f"X has shape {X.shape}: with kernel='precomputed' it must be square, a Gram matrix.")
-        weight = _check_sample_weight(sample_weight, X, dtype=np.float64)
-        if np.min(weight) < 0 or np.max(weight) == 0:
-            raise ValueError(
-                f"sample_weight ranges from {np.min(weight):g} to {np.max(weight):g}: it must not be negative, "
-                "nor zero throughout; give weight 0 to the data to ignore and a positive one to the others."
-            )
-        encoder = LabelEncoder().fit(y)
-        self.classes_, y = encoder.classes_, encoder.transform(y)
-        present = np.unique(y[weight > 0])
-        if len(present) < 2:
-            raise ValueError(
-                f"y has one class with positive weight, {self.classes_[present].tolist()[0]!r}: pass at least two "
-                "classes."
-            )
+        weight = check_weight(sample_weight, X)
+        self.classes_, y = encode_labels(y, weight)
         ell = self._ell()
         rows = np.flatnonzero(weight > 0)
         first, inverse = rows, np.arange(len(rows))
@@ -177,7 +150,7 @@ class InfiniteSVM(ClassifierMixin, BaseEstimator):
             first = rows[first]
         everything = X
         X, y, weight = X[first], y[first], np.bincount(inverse, weight[rows])
-        self._features = Features(
+        self._features = FeatureSpace(
             self.kernel, X, weight, first, gamma=self.gamma, intercept=self.fit_intercept, scale=self._weight_variance()
         )
         inputs = Inputs(self._features.inputs(X), self.kernel != "linear")
@@ -185,9 +158,9 @@ class InfiniteSVM(ClassifierMixin, BaseEstimator):
         hyper = self._hyper(Z)
         observe = getattr(self, "_private", {}).get("observe")
         rough_tol = ROUGH_TOL * (1 + self.C2)
-        best: Descent | None = None
+        best: MixtureDescent | None = None
         for phi in self._starts(Z, weight):
-            fit = Descent(Z, inputs, y, weight, ell, self.coupling, hyper, phi, observe)
+            fit = MixtureDescent(Z, inputs, y, weight, ell, self.coupling, hyper, phi, observe)
             fit.mix()  # while the classifiers are 0: k-means is no mixture
             fit.run(min(ROUGH_ITER, self.max_iter), max(rough_tol, self.tol), max(1e-3, self.dual_tol))
             if best is None or fit.objective < best.objective:
@@ -197,12 +170,7 @@ class InfiniteSVM(ClassifierMixin, BaseEstimator):
         self.responsibilities_ = self._responsibilities(everything)
         self.responsibilities_[rows] = best.phi[inverse]
         self.support_ = [rows[held[inverse]] for held in self._support(best)]
-        if not best.converged:
-            warnings.warn(
-                f"InfiniteSVM reached max_iter={self.max_iter} before the objective settled; raise max_iter or tol.",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
+        warn_of_end(self, best.converged)
         return self
 
     def responsibilities(self, X):
@@ -216,22 +184,12 @@ class InfiniteSVM(ClassifierMixin, BaseEstimator):
         X = validate_data(self, X, reset=False, dtype=np.float64)
         phi, inputs = self._responsibilities(X), self._features.inputs(X)
         scores = np.einsum("nt,tnl->nl", phi[:, self._used], inputs @ self._weights)
-        return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
-
-    def predict(self, X):
-        """Labels (n,)."""
-        scores = self.decision_function(X)
-        return self.classes_[(scores > 0).astype(int) if scores.ndim == 1 else np.argmax(scores, axis=1)]
+        return two_class(scores)
 
     def _check(self) -> None:
-        for name in ("C1", "C2", "concentration", "prior_scale", "variance", "dual_tol"):
-            check_number(name, getattr(self, name), lambda value: value > 0, "a positive number")
-        for name in ("truncation", "max_iter", "n_init"):
-            check_number(name, getattr(self, name), lambda value: value >= 1, "an integer of at least 1", Integral)
-        for name in ("tol", "mass_threshold"):
-            check_number(name, getattr(self, name), lambda value: value >= 0, "a number of at least 0")
-        if self.prior_count is not None:
-            check_number("prior_count", self.prior_count, lambda value: value > 0, "a positive number or None")
+        positive = ["C1", "C2", "concentration", "prior_scale", "variance", "dual_tol", "prior_count"]
+        counts, least = ["truncation", "max_iter", "n_init"], ["tol", "mass_threshold"]
+        check_settings(self, positive=positive, counts=counts, nonnegative=least, optional=["prior_count"])
         if self.gamma != "scale":
             check_number("gamma", self.gamma, lambda value: value > 0, "a positive number or 'scale'")
         if self.coupling not in ("relaxed", "joint"):
@@ -264,7 +222,7 @@ class InfiniteSVM(ClassifierMixin, BaseEstimator):
         """Two classes share one vector: a pair of them, ``w`` and ``-w``, has twice its square."""
         return self.prior_scale**2 * (0.5 if len(self.classes_) == 2 else 1.0)
 
-    def _hyper(self, Z: Array) -> Hyper:
+    def _hyper(self, Z: Array) -> MixtureSettings:
         component = family(self.likelihood)
         component.check(self.likelihood, Z)
         default_mean, default_count = component.default_prior(Z.shape[1])
@@ -276,7 +234,7 @@ class InfiniteSVM(ClassifierMixin, BaseEstimator):
                 f"support of a mean of {component.wanted}."
             )
         tau = count * np.broadcast_to(mean, Z.shape[1:])
-        return Hyper(self.C1, self.C2, self.concentration, self.variance, tau, count, self.likelihood)
+        return MixtureSettings(self.C1, self.C2, self.concentration, self.variance, tau, count, self.likelihood)
 
     def _starts(self, Z: Array, weight: Array):
         """Responsibilities (n, T) by k-means, for a few numbers of components."""
@@ -293,7 +251,7 @@ class InfiniteSVM(ClassifierMixin, BaseEstimator):
                         labels = means.fit(Z, sample_weight=weight).labels_
                 yield np.eye(self.truncation)[labels]
 
-    def _keep(self, fit: Descent) -> None:
+    def _keep(self, fit: MixtureDescent) -> None:
         """The attributes of a fit."""
         self.objective_ = np.array(fit.trace)
         self.n_iter_ = fit.n_iter
@@ -310,11 +268,10 @@ class InfiniteSVM(ClassifierMixin, BaseEstimator):
             eta = np.zeros((T, L, p))
             eta[self._used] = np.sqrt(self._weight_variance()) * self._weights.transpose(0, 2, 1)
             eta = eta[:, 1] - eta[:, 0] if L == 2 else eta
-            self.coef_ = eta[..., :-1] if self.fit_intercept else eta
-            self.intercept_ = eta[..., -1] if self.fit_intercept else np.zeros(eta.shape[:-1])
+            self.coef_, self.intercept_ = split_intercept(eta, self.fit_intercept)
 
     @staticmethod
-    def _support(fit: Descent) -> Array:
+    def _support(fit: MixtureDescent) -> Array:
         """(T, n) whether a datum has a multiplier to speak of."""
         return np.max(np.abs(fit.coef), axis=2) > SUPPORT * fit.hyper.C1 * fit.weight
 

@@ -11,10 +11,10 @@ import numpy as np
 import scipy.special
 
 from ..duality.crammer_singer import solve
-from ..duality.problem import Problem, Solution
+from ..duality.problem import DualProblem, Solution
 from .isvm_equations import (
     Components,
-    Hyper,
+    MixtureSettings,
     expert_losses,
     margins,
     mixture_objective,
@@ -26,7 +26,7 @@ from .isvm_equations import (
 )
 from .isvm_joint import joint_assignments
 
-__all__ = ["Descent", "Inputs"]
+__all__ = ["Inputs", "MixtureDescent"]
 
 Array = np.ndarray
 
@@ -44,7 +44,7 @@ class Inputs(NamedTuple):
         return self.values @ coef if self.precomputed else self.values @ (coef.T @ self.values).T
 
 
-class Descent:
+class MixtureDescent:
     """A descent from given responsibilities ``phi`` (n, T) of data with positive weights.
 
     ``observe(update, fit)`` is called after every single update; ``trace`` has the objective then.
@@ -58,7 +58,7 @@ class Descent:
         weight: Array,
         ell: Array,
         coupling: str,
-        hyper: Hyper,
+        hyper: MixtureSettings,
         phi: Array,
         observe: Callable[[str, Any], None] | None = None,
     ):
@@ -83,7 +83,7 @@ class Descent:
         """``J``."""
         return self.trace[-1]
 
-    def run(self, max_iter: int, tol: float, dual_tol: float) -> "Descent":
+    def run(self, max_iter: int, tol: float, dual_tol: float) -> "MixtureDescent":
         """Descend until all updates lower ``J`` by ``tol`` or less for a datum of weight 1."""
         precision = max(dual_tol, 1e-3)  # of the duals, while much else is in motion
         self.converged = False
@@ -217,5 +217,5 @@ class Descent:
 
     def _solve(self, part: Inputs, y: Array, cost: Array, share: Array, tol: float) -> Solution:
         """The dual from where it ended last; the arguments need no check."""
-        problem = Problem(part.values, self.ell[y], y, cost, part.precomputed)
+        problem = DualProblem(part.values, self.ell[y], y, cost, part.precomputed)
         return solve(problem, problem.feasible(share * cost[:, None]), tol)

@@ -56,7 +56,7 @@ class Components(NamedTuple):
     held: Array  # (T,), the prior's k and the data
 
 
-class Hyper(NamedTuple):
+class MixtureSettings(NamedTuple):
     """The numbers of a fit."""
 
     C1: float
@@ -80,14 +80,14 @@ def log_sticks(nu: Array) -> Array:
     return log_v + xp.concatenate([zero, xp.cumsum(s.digamma(nu[:, 1]) - total)])
 
 
-def log_likelihoods(q: Components, X: Array, hyper: Hyper) -> Array:
+def log_likelihoods(q: Components, X: Array, hyper: MixtureSettings) -> Array:
     """``E log p(x_d | gamma_t)``, (n, T)."""
     theta, psi, _ = expectations(hyper.likelihood, q.tau, q.held, hyper.variance)
     size, h = row_constants(hyper.likelihood, X, hyper.variance)
     return X @ theta.T - size[:, None] * psi + h[:, None]
 
 
-def mixture_objective(phi: Array, q: Components, X: Array, weight: Array, hyper: Hyper) -> Any:
+def mixture_objective(phi: Array, q: Components, X: Array, weight: Array, hyper: MixtureSettings) -> Any:
     """``J`` without the classifiers' part: the terms in ``1 + C_2`` and in ``C_2``."""
     s, xp = special_of(phi), phi.__array_namespace__()
     a, b = q.nu[:, 0], q.nu[:, 1]
@@ -127,14 +127,14 @@ def update_sticks(phi: Array, weight: Array, concentration: float) -> Array:
     return np.column_stack([1 + mass[:-1], concentration + np.cumsum(mass[::-1])[::-1][1:]])
 
 
-def update_components(phi: Array, X: Array, weight: Array, hyper: Hyper) -> tuple[Array, Array]:
+def update_components(phi: Array, X: Array, weight: Array, hyper: MixtureSettings) -> tuple[Array, Array]:
     """``tau`` (T, d) and ``count`` (T,)."""
     size, _ = row_constants(hyper.likelihood, X, hyper.variance)
     held = weight[:, None] * phi
     return hyper.tau + held.T @ X, hyper.held + held.T @ size
 
 
-def prior_logits(q: Components, X: Array, hyper: Hyper) -> Array:
+def prior_logits(q: Components, X: Array, hyper: MixtureSettings) -> Array:
     """(11) without its margin: ``E log pi_t + rho E log p(x_d | gamma_t)``, (n, T)."""
     return log_sticks(q.nu) + hyper.C2 / (1 + hyper.C2) * log_likelihoods(q, X, hyper)
 

@@ -1,21 +1,18 @@
 """MedLDA by mean field, as an estimator; its objective is in :mod:`.medlda_descent`."""
 
-import warnings
-from numbers import Integral
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
 
 import numpy as np
 import scipy.sparse
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import accuracy_score, r2_score
-from sklearn.preprocessing import LabelEncoder
 from sklearn.utils import ClassifierTags, RegressorTags, check_random_state
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, check_non_negative, validate_data
 
-from ..limits.svm import check_number
-from .medlda_descent import Classes, Descent, Hyper, Responses, infer
+from ..limits.estimator import check_settings, encode_labels, labels_at, two_class, warn_of_end
+from .medlda_descent import Classes, MedLDADescent, Responses, TopicSettings, infer
 
 __all__ = ["MedLDA"]
 
@@ -35,30 +32,49 @@ def check_documents(estimator, X, y="no_validation", reset=True, **options):
     return X, *y
 
 
-def top_words(topics, vocabulary, n: int) -> list[list]:
-    """The ``n`` likeliest words of each topic (T, V), the likeliest first."""
-    if len(vocabulary) != topics.shape[1]:
-        raise ValueError(
-            f"vocabulary has {len(vocabulary)} words, the topics have {topics.shape[1]}: pass a word for each column "
-            "of X."
-        )
-    return [[vocabulary[w] for w in np.argsort(-topic, kind="stable")[:n]] for topic in topics]
+class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """An estimator of topics from counts of words, dense or CSR."""
 
-
-class SupervisedTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """What estimators share that predict from shares of topics: ``task``, ``transform``, ``coef_``, ``components_``."""
-
-    task: str
-    ell: float
-    epsilon: float
-    coef_: Array
     components_: Array
+    coef_: Array
     classes_: Array
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         tags.input_tags.positive_only = True
+        return tags
+
+    def top_words(self, vocabulary, n=10):
+        """The ``n`` likeliest words of each topic, from ``vocabulary`` (V,)."""
+        check_is_fitted(self)
+        topics = self.components_
+        if len(vocabulary) != topics.shape[1]:
+            raise ValueError(
+                f"vocabulary has {len(vocabulary)} words, the topics have {topics.shape[1]}: pass a word for each "
+                "column of X."
+            )
+        return [[vocabulary[w] for w in np.argsort(-topic, kind="stable")[:n]] for topic in topics]
+
+
+@dataclass(eq=False, repr=False)
+class SupervisedTopics(TopicEstimator):
+    """What estimators share that predict from shares of topics: ``task``, ``transform``, ``coef_``, ``components_``."""
+
+    task: str = "classification"
+    num_topics: int = 20
+    _: KW_ONLY
+    ell: float = 1.0
+    epsilon: float = 0.1
+    prior_scale: float = 0.1
+    alpha: float = 1.0
+    beta: float = 0.1
+    max_iter: int = 100
+    tol: float = 1e-4
+    random_state: Any = None
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         # Lengths of documents tell nothing: two columns are one feature.
         if self.task == "regression":
@@ -70,25 +86,23 @@ class SupervisedTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     @available_if(lambda self: self.task != "regression")
     def decision_function(self, X):
         """Scores of a classification: (n,), positive for ``classes_[1]``, for two classes; (n, L) for more."""
-        scores = self.transform(X) @ self.coef_.T
-        return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
+        return two_class(self.transform(X) @ self.coef_.T)
 
     def predict(self, X):
         """Labels or responses (n,)."""
         check_is_fitted(self)
         if self.task == "regression":
             return self.transform(X) @ self.coef_
-        scores = self.decision_function(X)
-        return self.classes_[(scores > 0).astype(int) if scores.ndim == 1 else np.argmax(scores, axis=1)]
+        return labels_at(self.classes_, self.decision_function(X))
 
     def score(self, X, y):
         """The share of labels that are right, or the coefficient of determination of responses."""
         return (r2_score if self.task == "regression" else accuracy_score)(y, self.predict(X))
 
-    def top_words(self, vocabulary, n=10):
-        """The ``n`` likeliest words of each topic, from ``vocabulary`` (V,)."""
-        check_is_fitted(self)
-        return top_words(self.components_, vocabulary, n)
+    def _check(self, *positive: str) -> None:
+        """Check the shared settings, and others that must be positive."""
+        positive = ("ell", "prior_scale", "alpha", "beta", *positive)
+        check_settings(self, positive=positive, counts=["num_topics", "max_iter"], nonnegative=["epsilon", "tol"])
 
     def _margin(self, X, y) -> tuple[scipy.sparse.csr_matrix, Classes | Responses]:
         """The documents, and the loss of their labels or responses."""
@@ -97,14 +111,11 @@ class SupervisedTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         X, y = check_documents(self, X, y, y_numeric=self.task == "regression")
         if self.task == "regression":
             return X, Responses(np.asarray(y, float), float(self.epsilon))
-        check_classification_targets(y)
-        encoder = LabelEncoder().fit(y)
-        self.classes_ = encoder.classes_
-        if len(self.classes_) < 2:
-            raise ValueError(f"y has one class, {self.classes_.tolist()[0]!r}: pass at least two classes.")
-        return X, Classes(encoder.transform(y), float(self.ell), len(self.classes_))
+        self.classes_, y = encode_labels(y)
+        return X, Classes(y, float(self.ell), len(self.classes_))
 
 
+@dataclass(eq=False, repr=False)
 class MedLDA(SupervisedTopics):
     """Topics that tell classes apart, or predict a response: a maximum-margin supervised topic model, by mean field.
 
@@ -144,44 +155,20 @@ class MedLDA(SupervisedTopics):
     5
     """
 
-    def __init__(
-        self,
-        task="classification",
-        num_topics=20,
-        C=50.0,
-        ell=1.0,
-        epsilon=0.1,
-        prior_scale=0.1,
-        alpha=1.0,
-        beta=0.1,
-        max_iter=100,
-        tol=1e-4,
-        dual_tol=1e-4,
-        random_state=None,
-    ):
-        self.task = task
-        self.num_topics = num_topics
-        self.C = C
-        self.ell = ell
-        self.epsilon = epsilon
-        self.prior_scale = prior_scale
-        self.alpha = alpha
-        self.beta = beta
-        self.max_iter = max_iter
-        self.tol = tol
-        self.dual_tol = dual_tol
-        self.random_state = random_state
+    C: float = 50.0
+    _: KW_ONLY
+    dual_tol: float = 1e-4
 
     def fit(self, X, y):
         """Fit to counts ``X`` (D, V) and labels or responses ``y`` (D,)."""
-        self._check()
+        self._check("C", "dual_tol")
         X, margin = self._margin(X, y)
         T, (_, V) = self.num_topics, X.shape
         noise = check_random_state(self.random_state).gamma(100.0, 0.01, size=(T, V))
-        fit = Descent(
+        fit = MedLDADescent(
             X,
             margin,
-            Hyper(self.alpha / T, float(self.beta), float(self.C), float(self.prior_scale)),
+            TopicSettings(self.alpha / T, float(self.beta), float(self.C), float(self.prior_scale)),
             self.beta + X.sum() / (T * V) * noise,
             **getattr(self, "_private", {}),
         ).run(self.max_iter, self.tol, self.dual_tol)
@@ -192,12 +179,7 @@ class MedLDA(SupervisedTopics):
         self.shares_ = fit.shares
         self.objective_ = np.array(fit.trace)
         self.n_iter_ = fit.n_iter
-        if not fit.converged:
-            warnings.warn(
-                f"MedLDA reached max_iter={self.max_iter} before the objective settled; raise max_iter or tol.",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
+        warn_of_end(self, fit.converged)
         return self
 
     def transform(self, X):
@@ -205,11 +187,3 @@ class MedLDA(SupervisedTopics):
         check_is_fitted(self)
         (X,) = check_documents(self, X, reset=False)
         return infer(X, self._topics, self.alpha / self.num_topics)
-
-    def _check(self) -> None:
-        for name in ("C", "ell", "prior_scale", "alpha", "beta", "dual_tol"):
-            check_number(name, getattr(self, name), lambda value: value > 0, "a positive number")
-        for name in ("num_topics", "max_iter"):
-            check_number(name, getattr(self, name), lambda value: value >= 1, "an integer of at least 1", Integral)
-        for name in ("epsilon", "tol"):
-            check_number(name, getattr(self, name), lambda value: value >= 0, "a number of at least 0")

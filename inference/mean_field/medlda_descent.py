@@ -41,14 +41,14 @@ from ..limits.descent import ROUNDING
 from ..limits.svm import epsilon_problem, posterior_mode
 from .medlda_words import LEAST, fit_words
 
-__all__ = ["Classes", "Descent", "Hyper", "Responses", "infer"]
+__all__ = ["Classes", "MedLDADescent", "Responses", "TopicSettings", "infer"]
 
 Array = np.ndarray
 
 GAP, LEAST_GAP = 1e-6, 1e-12  # of the words' duals, for each word of a document: at first, and at last
 
 
-class Hyper(NamedTuple):
+class TopicSettings(NamedTuple):
     """The numbers of a fit."""
 
     alpha: float  # of one topic
@@ -183,7 +183,7 @@ def infer(X: scipy.sparse.csr_matrix, topics: Topics, alpha: float, rounds: int 
     return held / np.maximum(np.sum(held, axis=1, keepdims=True), 1e-300)
 
 
-class Descent:
+class MedLDADescent:
     """A descent from given topics; ``observe(update, fit)`` is called after every single update.
 
     :param X: (D, V) counts, in canonical form.
@@ -196,7 +196,7 @@ class Descent:
         self,
         X: scipy.sparse.csr_matrix,
         margin: Classes | Responses,
-        hyper: Hyper,
+        hyper: TopicSettings,
         topics: Array,
         rounds: int = 3,
         observe: Callable[[str, Any], None] | None = None,
@@ -245,7 +245,7 @@ class Descent:
 
     # ----- The updates
 
-    def run(self, max_iter: int, tol: float, dual_tol: float) -> "Descent":
+    def run(self, max_iter: int, tol: float, dual_tol: float) -> "MedLDADescent":
         """Descend until an iteration lowers ``J`` by ``tol`` of it or less."""
         precision = max(dual_tol, 1e-2)  # of the weights' dual, while much else is in motion
         self.converged = False

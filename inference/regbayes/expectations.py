@@ -355,7 +355,7 @@ class Sampling:
         return _Sampled(tilted, rng_key, self)
 
 
-class _Run(_Fit, ABC):
+class _Chains(_Fit, ABC):
     """Chains of states that follow ``phi``; a compiled call advances them by ``num_draws`` steps."""
 
     state: Any
@@ -412,7 +412,7 @@ class _Run(_Fit, ABC):
         return {n: jnp.concatenate([sites[n] for sites, _ in runs], axis=1)[:, :count] for n in names}, moments(psi)
 
 
-class _Sampled(_Improving, _Run):
+class _Sampled(_Improving, _Chains):
     def __init__(self, tilted: Tilted, rng_key: jax.Array, settings: Sampling) -> None:
         super().__init__(tilted, rng_key, settings)
         self.kernel = settings.kernel(tilted.program)
@@ -493,7 +493,7 @@ class Variational:
         return _Varied(tilted, rng_key, self)
 
 
-class _Varied(_Run):
+class _Varied(_Chains):
     has_params = False
 
     def __init__(self, tilted: Tilted, rng_key: jax.Array, settings: Variational) -> None:

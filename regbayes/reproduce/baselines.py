@@ -4,6 +4,7 @@ import functools
 import inspect
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -25,6 +26,7 @@ from ..models import TruncatedPoisson
 __all__ = ["ClusterThenClassify", "PosteriorClassifier", "PosteriorClustering"]
 
 
+@dataclass(eq=False, repr=False)
 class ClusterThenClassify(ClassifierMixin, BaseEstimator):
     """Cluster the inputs, blind to the labels, then learn a classifier in each cluster: the decoupled pipeline.
 
@@ -44,9 +46,8 @@ class ClusterThenClassify(ClassifierMixin, BaseEstimator):
     (3, True)
     """
 
-    def __init__(self, cluster=None, classifier=None):
-        self.cluster = cluster
-        self.classifier = classifier
+    cluster: Any = None
+    classifier: Any = None
 
     def fit(self, X, y):
         """Fit to ``X`` (n, d) and labels ``y`` (n,)."""
@@ -98,10 +99,10 @@ class PosteriorClassifier(ClassifierMixin, BaseEstimator):
     ``n_features_in_``.
 
     >>> from regbayes.datasets import make_m2dpm_setting1
-    >>> X, y, truth = make_m2dpm_setting1(100, 2)
-    >>> model = PosteriorClassifier("isvm", num_warmup=10, num_samples=10, random_state=0, variance=0.25).fit(X, y)
-    >>> model.predict(X[:5]).shape, model.draws_["z"].shape
-    ((5,), (10, 100))
+    >>> X, y, truth = make_m2dpm_setting1(80, 2)
+    >>> model = PosteriorClassifier("isvm", num_warmup=5, num_samples=6, num_chains=2, max_clusters=40)
+    >>> model.set_params(concentration=2.0).fit(X, y).predict(X[:5]).shape, model.draws_["z"].shape
+    ((5,), (12, 80))
     """
 
     def __init__(
@@ -184,6 +185,7 @@ def sampler(program: str, kernel: str | None, num_warmup: int, num_samples: int,
     return jax.jit(lambda keys, starts, *rest: lax.map(lambda chain: draw(*chain, *rest), (keys, starts)))
 
 
+@dataclass(eq=False, repr=False)
 class PosteriorClustering(ClusterMixin, BaseEstimator):
     """A Gaussian mixture of the zoo as a clustering: draws, then the partition nearest to them.
 
@@ -213,31 +215,17 @@ class PosteriorClustering(ClusterMixin, BaseEstimator):
     ((60,), (10, 60))
     """
 
-    def __init__(
-        self,
-        program="dpgmm",
-        n_clusters=None,
-        cost=None,
-        ell=None,
-        max_strength=2.0,
-        num_tuning=600,
-        num_warmup=100,
-        num_samples=100,
-        prior_scale=0.1,
-        max_clusters=32,
-        random_state=None,
-    ):
-        self.program = program
-        self.n_clusters = n_clusters
-        self.cost = cost
-        self.ell = ell
-        self.max_strength = max_strength
-        self.num_tuning = num_tuning
-        self.num_warmup = num_warmup
-        self.num_samples = num_samples
-        self.prior_scale = prior_scale
-        self.max_clusters = max_clusters
-        self.random_state = random_state
+    program: str = "dpgmm"
+    n_clusters: int | None = None
+    cost: float | None = None
+    ell: float | None = None
+    max_strength: float = 2.0
+    num_tuning: int = 600
+    num_warmup: int = 100
+    num_samples: int = 100
+    prior_scale: float = 0.1
+    max_clusters: int = 32
+    random_state: Any = None
 
     def fit(self, X, y=None):
         """Draw from the posterior given ``X`` (n, d)."""
@@ -266,7 +254,7 @@ class PosteriorClustering(ClusterMixin, BaseEstimator):
     def _sampler(self, program: str, num_warmup: int, num_samples: int) -> Callable:
         return sampler(program, "collapsed", num_warmup, num_samples, (("max_clusters", self.max_clusters_),))
 
-    def _margin(self, X: np.ndarray, seed: int, priors: dict[str, Any]) -> tuple[float, float, Any]:
+    def _margin(self, X: np.ndarray, seed: int, priors: dict[str, Any]) -> tuple[float, float | None, Any]:
         """``c``, ``ell`` and where the chain starts; None if the buffer did not suffice."""
         if self.cost is not None:
             draws, overflow = self._sampler("dpgmm", self.num_tuning, 1)(

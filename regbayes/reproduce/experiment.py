@@ -23,7 +23,18 @@ from sklearn.model_selection import GridSearchCV, ParameterGrid, StratifiedGroup
 from .. import __version__
 from ..xla import ONE_THREAD, add_flag, make_room
 
-__all__ = ["Experiment", "Method", "Metric", "Options", "OtherSettings", "Part", "choose", "evaluate", "run_experiment"]
+__all__ = [
+    "Experiment",
+    "Method",
+    "Metric",
+    "Options",
+    "OtherSettings",
+    "Rows",
+    "choose",
+    "evaluate",
+    "paper",
+    "run_experiment",
+]
 
 LIBRARIES = ("jax", "numpy", "numpyro", "scikit-learn", "scipy")
 
@@ -127,11 +138,26 @@ class Experiment:
     figure: Callable[..., Figure] | None = None
 
 
+def paper(metrics: Sequence[str], methods: Sequence[str], rows: Mapping[str, str]) -> dict[tuple[str, str], dict]:
+    """The paper's numbers by (setting, method): metric -> mean and standard deviation.
+
+    :param rows: setting -> what its row says of the methods, separated by commas: a mean and a standard deviation for
+        each metric, ``-`` where there is none.
+    """
+    numbers = {}
+    for setting, row in rows.items():
+        for method, entry in zip(methods, row.split(","), strict=True):
+            values = [None if value == "-" else float(value) for value in entry.split()]
+            pairs = zip(values[::2], values[1::2], strict=True)
+            numbers[setting, method] = dict(zip(metrics, pairs, strict=True))
+    return numbers
+
+
 class OtherSettings(Exception):
     """The folder holds a run of the same experiment with other settings."""
 
 
-class Part(NamedTuple):
+class Rows(NamedTuple):
     """Rows to learn from or to test on; ``groups`` (n,) must not be split."""
 
     X: np.ndarray
@@ -141,8 +167,8 @@ class Part(NamedTuple):
 
 def evaluate(
     method: Method,
-    train: Part,
-    test: Part,
+    train: Rows,
+    test: Rows,
     seed: int,
     options: Options,
     subsets: Mapping[str, np.ndarray] | None = None,
@@ -174,7 +200,7 @@ def evaluate(
     }
 
 
-def choose(method: Method, train: Part, seed: int, options: Options) -> dict[str, Any]:
+def choose(method: Method, train: Rows, seed: int, options: Options) -> dict[str, Any]:
     """The best of the method's grid by cross-validation; groups stay whole, and classes are spread over the folds."""
     estimator, grid = method.estimator(seed, options.fast), method.candidates(options.fast)
     candidates = list(ParameterGrid(grid))

@@ -20,9 +20,9 @@ from .. import datasets
 from ..diagnostics.plots.style import COLOURS, MARKERS
 from ..inference.mean_field import InfiniteSVM
 from . import m2dpm
-from .experiment import ACCURACY, F1, SECONDS, Experiment, Method, Metric, Options, Part, evaluate
+from .experiment import ACCURACY, F1, SECONDS, Experiment, Method, Metric, Options, Rows, evaluate, paper
 from .figure import Records
-from .m2dpm import on_standardised, paper
+from .m2dpm import on_standardised
 
 MAKERS: dict[str, Callable] = {
     "Setting 1": datasets.make_isvm_setting1,
@@ -131,22 +131,17 @@ TABLE1 = Experiment(
     cell=cell,
     paper=paper(
         ("accuracy", "f1"),
+        ("MNL", "Linear-SVM", "RBF-SVM", "Linear-iSVM", "RBF-iSVM"),
         {
-            ("Setting 1", "MNL"): (71.4, 10.1, 66.4, 12.3),
-            ("Setting 1", "Linear-SVM"): (71.8, 9.9, 65.1, 14.3),
-            ("Setting 1", "RBF-SVM"): (74.0, 8.7, 69.0, 11.8),
-            ("Setting 1", "Linear-iSVM"): (73.5, 8.8, 68.9, 11.3),
-            ("Setting 1", "RBF-iSVM"): (74.7, 8.6, 69.9, 11.7),
-            ("Setting 2", "MNL"): (71.0, 8.8, 65.5, 8.6),
-            ("Setting 2", "Linear-SVM"): (71.8, 8.2, 65.5, 9.9),
-            ("Setting 2", "RBF-SVM"): (75.5, 5.3, 71.8, 5.7),
-            ("Setting 2", "Linear-iSVM"): (76.9, 5.7, 72.1, 7.7),
-            ("Setting 2", "RBF-iSVM"): (78.4, 5.2, 74.0, 7.8),
-            ("Setting 3", "MNL"): (62.0, 5.7, 61.3, 6.2),
-            ("Setting 3", "Linear-SVM"): (62.9, 5.4, 62.2, 5.9),
-            ("Setting 3", "RBF-SVM"): (74.4, 4.2, 72.3, 4.4),
-            ("Setting 3", "Linear-iSVM"): (75.1, 4.7, 72.2, 5.1),
-            ("Setting 3", "RBF-iSVM"): (76.8, 4.1, 74.6, 4.2),
+            "Setting 1": (
+                "71.4 10.1 66.4 12.3, 71.8 9.9 65.1 14.3, 74.0 8.7 69.0 11.8, 73.5 8.8 68.9 11.3, 74.7 8.6 69.9 11.7"
+            ),
+            "Setting 2": (
+                "71.0 8.8 65.5 8.6, 71.8 8.2 65.5 9.9, 75.5 5.3 71.8 5.7, 76.9 5.7 72.1 7.7, 78.4 5.2 74.0 7.8"
+            ),
+            "Setting 3": (
+                "62.0 5.7 61.3 6.2, 62.9 5.4 62.2 5.9, 74.4 4.2 72.3 4.4, 75.1 4.7 72.2 5.1, 76.8 4.1 74.6 4.2"
+            ),
         },
     ),
     num_seeds=(50, 2),
@@ -174,13 +169,11 @@ TABLE2 = Experiment(
     cell=cell,
     paper=paper(
         ("support",),
+        ("RBF-SVM", "RBF-iSVM"),
         {
-            ("Setting 1", "RBF-SVM"): (16.3, 3.4),
-            ("Setting 1", "RBF-iSVM"): (8.5, 2.5),
-            ("Setting 2", "RBF-SVM"): (13.0, 1.6),
-            ("Setting 2", "RBF-iSVM"): (5.9, 0.8),
-            ("Setting 3", "RBF-SVM"): (16.5, 2.6),
-            ("Setting 3", "RBF-iSVM"): (7.5, 1.4),
+            "Setting 1": "16.3 3.4, 8.5 2.5",
+            "Setting 2": "13.0 1.6, 5.9 0.8",
+            "Setting 3": "16.5 2.6, 7.5 1.4",
         },
     ),
     num_seeds=(50, 2),
@@ -266,7 +259,7 @@ def pictures_cell(setting: str, method: Method | None, seed: int, options: Optio
     train, test = np.flatnonzero(data.train), np.flatnonzero(~data.train)
     size = 400 if options.fast else NUM_PICTURES
     rows = np.random.default_rng(seed).permutation(train)[:size]
-    known, new = (Part(data.X[i].astype(float), data.y[i]) for i in (rows, test))
+    known, new = (Rows(data.X[i].astype(float), data.y[i]) for i in (rows, test))
     return evaluate(method, known, new, seed, options)
 
 

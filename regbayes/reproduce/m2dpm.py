@@ -19,7 +19,7 @@ from sklearn.svm import SVC, LinearSVC
 
 from .. import datasets, inference
 from .baselines import ClusterThenClassify, PosteriorClassifier
-from .experiment import ACCURACY, F1, SECONDS, Experiment, Method, Metric, Options, Part, choose, evaluate
+from .experiment import ACCURACY, F1, SECONDS, Experiment, Method, Metric, Options, Rows, choose, evaluate, paper
 
 TIME = "Time: one fit with the chosen hyper-parameters and the predictions, without compilation."
 
@@ -78,11 +78,6 @@ def posterior(program: str, grid: dict[str, list], **options: Any) -> Method:
     )
 
 
-def paper(metrics: tuple[str, ...], rows: dict[tuple[str, str], tuple[float | None, ...]]) -> dict:
-    """The paper's numbers, for each metric a mean and its standard deviation, by (setting, method)."""
-    return {key: dict(zip(metrics, zip(row[::2], row[1::2], strict=True), strict=True)) for key, row in rows.items()}
-
-
 # ----- Table 1: two synthetic settings
 
 MAKERS: dict[str, Callable] = {"Setting I": datasets.make_m2dpm_setting1, "Setting II": datasets.make_m2dpm_setting2}
@@ -97,9 +92,9 @@ def synthetic_cell(setting: str, method: Method | None, seed: int, options: Opti
     train, test = train_test_split(np.arange(len(X)), test_size=0.2, random_state=seed)
     if method is None:  # nothing to learn for who knows the truth
         return {"accuracy": 100 * float(np.mean(truth.bayes(X[test], truth.z[test]) == y[test]))}
-    whole, held_out, few = Part(X[train], y[train]), Part(X[test], y[test]), train[:NUM_SEARCH]
+    whole, held_out, few = Rows(X[train], y[train]), Rows(X[test], y[test]), train[:NUM_SEARCH]
     if len(few) < len(train) and method.grid:
-        chosen = choose(method, Part(X[few], y[few]), seed, options)
+        chosen = choose(method, Rows(X[few], y[few]), seed, options)
         method = replace(method, grid={key: [value] for key, value in chosen.items()})
     return evaluate(method, whole, held_out, seed, options)
 
@@ -121,21 +116,16 @@ TABLE1 = Experiment(
     cell=synthetic_cell,
     paper=paper(
         ("accuracy", "seconds"),
+        ("Linear-SVM", "RBF-SVM", "MNL", "dpMNL", "DP-means+SVM", "Gibbs-iSVM", "M2DPM"),
         {
-            ("Setting I", "Linear-SVM"): (66.4, 6.9, 0.1, 0.0),
-            ("Setting I", "RBF-SVM"): (69.5, 5.5, 0.1, 0.0),
-            ("Setting I", "MNL"): (66.2, 7.2, 0.2, 0.0),
-            ("Setting I", "dpMNL"): (68.8, 7.5, 29.8, 2.8),
-            ("Setting I", "DP-means+SVM"): (70.8, 5.6, 0.1, 0.0),
-            ("Setting I", "Gibbs-iSVM"): (70.9, 4.9, 4.2, 0.1),
-            ("Setting I", "M2DPM"): (71.1, 5.2, 0.1, 0.0),
-            ("Setting II", "Linear-SVM"): (54.4, 1.7, 11.1, 0.6),
-            ("Setting II", "RBF-SVM"): (65.5, 1.2, 14.3, 0.2),
-            ("Setting II", "MNL"): (54.6, 1.6, 1.2, 0.1),
-            ("Setting II", "dpMNL"): (54.6, 1.8, 126.2, 11.0),
-            ("Setting II", "DP-means+SVM"): (58.9, 1.4, 2.4, 0.8),
-            ("Setting II", "Gibbs-iSVM"): (62.9, 1.2, 40.7, 2.4),
-            ("Setting II", "M2DPM"): (64.4, 1.2, 3.6, 1.4),
+            "Setting I": (
+                "66.4 6.9 0.1 0.0, 69.5 5.5 0.1 0.0, 66.2 7.2 0.2 0.0, 68.8 7.5 29.8 2.8, "
+                "70.8 5.6 0.1 0.0, 70.9 4.9 4.2 0.1, 71.1 5.2 0.1 0.0"
+            ),
+            "Setting II": (
+                "54.4 1.7 11.1 0.6, 65.5 1.2 14.3 0.2, 54.6 1.6 1.2 0.1, 54.6 1.8 126.2 11.0, "
+                "58.9 1.4 2.4 0.8, 62.9 1.2 40.7 2.4, 64.4 1.2 3.6 1.4"
+            ),
         },
     ),
     num_seeds=(5, 2),
@@ -180,12 +170,13 @@ TABLE2 = Experiment(
     cell=clusters_cell,
     paper=paper(
         ("true", "found", "seconds"),
+        ("M2DPM",),
         {
-            ("n0=100", "M2DPM"): (8, None, 8, None, 0.03, None),
-            ("n0=300", "M2DPM"): (9, None, 8, None, 0.07, None),
-            ("n0=1,000", "M2DPM"): (11, None, 11, None, 0.54, None),
-            ("n0=3,000", "M2DPM"): (13, None, 12, None, 0.91, None),
-            ("n0=10,000", "M2DPM"): (14, None, 14, None, 5.45, None),
+            "n0=100": "8 - 8 - 0.03 -",
+            "n0=300": "9 - 8 - 0.07 -",
+            "n0=1,000": "11 - 11 - 0.54 -",
+            "n0=3,000": "13 - 12 - 0.91 -",
+            "n0=10,000": "14 - 14 - 5.45 -",
         },
     ),
     notes=(
@@ -204,7 +195,7 @@ def protein_cell(setting: str, method: Method | None, seed: int, options: Option
     data = datasets.load("protein-fold", options.data_home)
     if "train" not in data:
         raise ValueError(f"{data.path} must tell the official training part (`train`); get another copy of the file")
-    train, test = (Part(data.X[rows], data.y[rows]) for rows in (data.train, ~data.train))
+    train, test = (Rows(data.X[rows], data.y[rows]) for rows in (data.train, ~data.train))
     subsets = {}
     if "protein_id" in data:
         domains = names_domain(data.protein_id[~data.train])
@@ -221,7 +212,7 @@ def names_domain(protein_id: np.ndarray) -> np.ndarray:
     return np.char.str_len(protein_id) == 6
 
 
-def best_accuracy(method: Method, train: Part, test: Part, seed: int, options: Options) -> float:
+def best_accuracy(method: Method, train: Rows, test: Rows, seed: int, options: Options) -> float:
     """Accuracy on the test part in percent, of the hyper-parameters of the grid that do best there."""
     estimator, candidates = method.estimator(seed, options.fast), ParameterGrid(method.candidates(options.fast))
     with warnings.catch_warnings():  # some of the grid is a bad choice
@@ -256,14 +247,12 @@ TABLE3 = Experiment(
     cell=protein_cell,
     paper=paper(
         ("accuracy", "f1", "seconds"),
+        ("MNL", "Linear-SVM", "RBF-SVM", "dpMNL", "DP-means+SVM", "Gibbs-iSVM", "M2DPM"),
         {
-            ("official split", "MNL"): (50.0, None, 41.2, None, 2.9, None),
-            ("official split", "Linear-SVM"): (50.5, None, 47.3, None, 0.5, None),
-            ("official split", "RBF-SVM"): (53.1, None, 49.5, None, 1.6, None),
-            ("official split", "dpMNL"): (56.3, None, 49.5, None, 98.2, None),
-            ("official split", "DP-means+SVM"): (51.2, None, 47.9, None, 0.2, None),
-            ("official split", "Gibbs-iSVM"): (55.8, None, 50.1, None, 223.4, None),
-            ("official split", "M2DPM"): (54.6, None, 49.9, None, 8.1, None),
+            "official split": (
+                "50.0 - 41.2 - 2.9 -, 50.5 - 47.3 - 0.5 -, 53.1 - 49.5 - 1.6 -, 56.3 - 49.5 - 98.2 -, "
+                "51.2 - 47.9 - 0.2 -, 55.8 - 50.1 - 223.4 -, 54.6 - 49.9 - 8.1 -"
+            ),
         },
     ),
     num_seeds=(3, 1),
@@ -306,7 +295,7 @@ def parkinsons_cell(setting: str, method: Method | None, seed: int, options: Opt
     folds: Any = StratifiedKFold if groups is None else StratifiedGroupKFold
     results = []
     for split in folds(NUM_FOLDS, shuffle=True, random_state=seed).split(data.X, data.y, groups):
-        train, test = (Part(data.X[i], data.y[i], None if groups is None else groups[i]) for i in split)
+        train, test = (Rows(data.X[i], data.y[i], None if groups is None else groups[i]) for i in split)
         results.append(evaluate(method, train, test, seed, options))
     means = {key: float(np.mean([result[key] for result in results])) for key in ("accuracy", "f1", "seconds")}
     return {**means, "folds": results}
@@ -334,15 +323,13 @@ TABLE4 = Experiment(
     cell=parkinsons_cell,
     paper=paper(
         ("accuracy", "f1", "seconds"),
+        ("MNL", "Linear-SVM", "RBF-SVM", "dpMNL", "DP-means+SVM", "Gibbs-iSVM", "M2DPM", PAPER_S),
         {
-            ("by recording", "MNL"): (85.6, 2.2, 79.1, 2.8, 0.1, 0.0),
-            ("by recording", "Linear-SVM"): (87.2, 2.3, 80.6, 2.8, 0.1, 0.0),
-            ("by recording", "RBF-SVM"): (87.2, 2.7, 79.9, 3.2, 0.1, 0.0),
-            ("by recording", "dpMNL"): (87.7, 3.3, 82.6, 2.5, 22.2, 1.4),
-            ("by recording", "DP-means+SVM"): (86.2, 2.1, 78.9, 3.4, 0.1, 0.0),
-            ("by recording", "Gibbs-iSVM"): (88.9, 1.5, 85.1, 1.3, 1.8, 0.0),
-            ("by recording", "M2DPM"): (88.7, 2.9, 82.4, 4.8, 0.1, 0.0),
-            ("by recording", PAPER_S): (88.7, 2.9, 82.4, 4.8, 0.1, 0.0),
+            "by recording": (
+                "85.6 2.2 79.1 2.8 0.1 0.0, 87.2 2.3 80.6 2.8 0.1 0.0, 87.2 2.7 79.9 3.2 0.1 0.0, "
+                "87.7 3.3 82.6 2.5 22.2 1.4, 86.2 2.1 78.9 3.4 0.1 0.0, 88.9 1.5 85.1 1.3 1.8 0.0, "
+                "88.7 2.9 82.4 4.8 0.1 0.0, 88.7 2.9 82.4 4.8 0.1 0.0"
+            ),
         },
     ),
     num_seeds=(3, 1),
@@ -397,10 +384,8 @@ TABLE5 = Experiment(
     cell=groups_cell,
     paper=paper(
         ("age", "stage"),
-        {
-            (group, "as measured"): (age, None, stage, None)
-            for group, age, stage in zip(GROUPS, AGES, STAGES, strict=True)
-        },
+        ("as measured",),
+        {group: f"{age} - {stage} -" for group, age, stage in zip(GROUPS, AGES, STAGES, strict=True)},
     ),
     num_seeds=(5, 1),
     notes=(

@@ -2,6 +2,7 @@
 
 import time
 import warnings
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -29,7 +30,6 @@ from ..models import tokens_of
 from .baselines import sampler
 from .experiment import SECONDS, Experiment, Method, Metric, Options
 from .figure import Records, lines, scatters
-from .m2dpm import paper
 
 LANDMARKS = (5, 10, 15, 20, 25)
 DATA = {"20NEWS": "20news", "R8": "r8"}
@@ -37,6 +37,7 @@ FAST_NUM_DATA = 600
 COSTS = (0.001, 0.01, 0.1, 1.0, 10.0)
 
 
+@dataclass(eq=False, repr=False)
 class TopicClustering(ClassifierMixin, BaseEstimator):
     """A cluster-based topic model of the zoo as a semi-supervised classifier of documents.
 
@@ -62,23 +63,13 @@ class TopicClustering(ClassifierMixin, BaseEstimator):
     ((60,), (7,))
     """
 
-    def __init__(
-        self,
-        program="ctm",
-        landmarks=True,
-        num_topics=50,
-        num_start=0,
-        num_warmup=50,
-        num_samples=10,
-        random_state=None,
-    ):
-        self.program = program
-        self.landmarks = landmarks
-        self.num_topics = num_topics
-        self.num_start = num_start
-        self.num_warmup = num_warmup
-        self.num_samples = num_samples
-        self.random_state = random_state
+    program: str = "ctm"
+    landmarks: bool = True
+    num_topics: int = 50
+    num_start: int = 0
+    num_warmup: int = 50
+    num_samples: int = 10
+    random_state: Any = None
 
     def fit(self, X, y):
         """Draw from the posterior given counts ``X`` (n, d) and labels ``y`` (n,), -1 where unknown."""
@@ -125,6 +116,7 @@ def _matched(clusters: np.ndarray, known: np.ndarray) -> np.ndarray:
     return linear_sum_assignment(shared, maximize=True)[1]
 
 
+@dataclass(eq=False, repr=False)
 class KnownOnly(ClassifierMixin, BaseEstimator):
     """A classifier that learns from the labelled rows alone, its cost by cross-validation among them.
 
@@ -137,9 +129,8 @@ class KnownOnly(ClassifierMixin, BaseEstimator):
     (8,)
     """
 
-    def __init__(self, classifier=None, costs=COSTS):
-        self.classifier = classifier
-        self.costs = costs
+    classifier: Any = None
+    costs: tuple[float, ...] = COSTS
 
     def fit(self, X, y):
         """Fit to the rows whose label is not -1."""
@@ -154,6 +145,7 @@ class KnownOnly(ClassifierMixin, BaseEstimator):
         return self.search_.predict(X)
 
 
+@dataclass(eq=False, repr=False)
 class SelfTrainedSVM(ClassifierMixin, BaseEstimator):
     """A linear SVM that takes its surest predictions for labels, in rounds; its cost is that of the labelled rows.
 
@@ -165,8 +157,7 @@ class SelfTrainedSVM(ClassifierMixin, BaseEstimator):
     (8,)
     """
 
-    def __init__(self, costs=COSTS):
-        self.costs = costs
+    costs: tuple[float, ...] = COSTS
 
     def fit(self, X, y):
         """Fit to labels ``y`` (n,), -1 where unknown."""
@@ -293,15 +284,12 @@ TABLE2 = Experiment(
     methods=METHODS,
     metrics=ACCURACIES,
     cell=documents_cell,
-    paper=paper(
-        ("accuracy",),
-        {
-            (f"{name}, L={num}", method): row[2 * m : 2 * m + 2]
-            for name, rows in PAPER.items()
-            for num, row in rows.items()
-            for method, m in COLUMNS.items()
-        },
-    ),
+    paper={
+        (f"{name}, L={num}", method): {"accuracy": (row[2 * m], row[2 * m + 1])}
+        for name, rows in PAPER.items()
+        for num, row in rows.items()
+        for method, m in COLUMNS.items()
+    },
     num_seeds=(5, 1),
     notes=(
         "L documents of each class are labelled, 80% of all are seen, accuracy is on the other 20%.",

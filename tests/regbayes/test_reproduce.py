@@ -21,7 +21,7 @@ import regbayes
 from regbayes import cli, datasets, reproduce
 from regbayes.reproduce import Experiment, Options, OtherSettings, baselines, m2dpm, run_experiment
 from regbayes.reproduce.baselines import ClusterThenClassify, PosteriorClassifier, PosteriorClustering
-from regbayes.reproduce.experiment import Method, Metric, Part, evaluate
+from regbayes.reproduce.experiment import Method, Metric, Rows, evaluate
 
 TOLD = ("k-means", "nCut", "limit")
 
@@ -55,12 +55,15 @@ def test_a_cluster_of_one_class_predicts_it():
 
 # ----- Posteriors
 
+# Of equal shape, and with the same hyper-parameter given, all of them run what one of them compiles.
+CHAINS = {"num_warmup": 5, "num_samples": 6, "num_chains": 2, "max_clusters": 40, "concentration": 1.0}
+
 
 @pytest.mark.parametrize("program", ["isvm", "dpmnl"])
 def test_a_posterior_is_a_classifier(program):
     X, y, _ = datasets.make_m2dpm_setting2(80, 2, 2, seed=0)
     words = np.array(["no", "yes"])[y]
-    model = PosteriorClassifier(program, num_warmup=5, num_samples=6, num_chains=2, max_clusters=40, random_state=0)
+    model = PosteriorClassifier(program, **CHAINS, random_state=0)
     first = model.fit(X, words).draws_
     assert first["z"].shape == (12, 80)
     assert set(model.predict(X).tolist()) <= {"no", "yes"}
@@ -72,11 +75,11 @@ def test_a_posterior_is_a_classifier(program):
 
 def test_searches_of_a_posterior_compile_once():
     X, y, _ = datasets.make_m2dpm_setting2(80, 2, 2, seed=0)
-    model = PosteriorClassifier("isvm", num_warmup=5, num_samples=6, num_chains=2, max_clusters=40, prior_scale=1.0)
+    model = PosteriorClassifier("isvm", **CHAINS)
     bound = (("max_clusters", 40), ("num_classes", 2))
-    for scale in (1.0, 2.0, 3.0):
-        model.set_params(prior_scale=scale).fit(X, y)
-    assert baselines.sampler("isvm", None, 5, 6, bound)._cache_size() <= 2  # with and without the option
+    for concentration in (1.0, 2.0, 3.0):
+        model.set_params(concentration=concentration).fit(X, y)
+    assert baselines.sampler("isvm", None, 5, 6, bound)._cache_size() == 1
 
 
 def test_hyper_parameters_of_a_program_are_parameters():
@@ -88,12 +91,27 @@ def test_hyper_parameters_of_a_program_are_parameters():
     assert "variance=0.5" in repr(model)
 
 
-def test_a_full_buffer_is_doubled_until_it_suffices():
+def test_a_full_buffer_is_doubled_until_it_suffices(monkeypatch):
+    X, y, _ = datasets.make_m2dpm_setting2(80, 2, 2, seed=0)
+    tried, real = [], baselines.sampler
+
+    def sampler(*arguments):
+        tried.append(dict(arguments[-1])["max_clusters"])
+        return real(*arguments) if tried[-1] == 40 else lambda *data: ({}, np.array([False, True]))
+
+    monkeypatch.setattr(baselines, "sampler", sampler)
+    model = PosteriorClassifier("isvm", **{**CHAINS, "max_clusters": 10}).fit(X, y)
+    assert tried == [10, 20, 40]
+    assert (model.max_clusters_, model.get_params()["max_clusters"]) == (40, 10)
+    assert set(model.predict(X).tolist()) <= {0, 1}
+
+
+@pytest.mark.slow
+def test_a_buffer_that_is_really_full_is_doubled():
     X, y, _ = datasets.make_m2dpm_setting2(60, 2, 6, seed=0)
     model = PosteriorClassifier("isvm", "collapsed", num_warmup=5, num_samples=5, max_clusters=2, variance=0.01)
     most = max(len(np.unique(z)) for z in model.fit(X, y).draws_["z"])
     assert 2 < most <= model.max_clusters_ <= 64
-    assert model.get_params()["max_clusters"] == 2
     assert set(model.predict(X).tolist()) <= {0, 1}
 
 
@@ -105,7 +123,7 @@ def test_hyper_parameters_are_chosen_in_the_training_part():
     X = rng.normal(size=(120, 5))
     y = (X[:, 0] + 0.1 * rng.normal(size=120) > 0).astype(int)
     method = Method(lambda seed: LogisticRegression(), {"C": [1e-9, 1.0, 1e-8]})
-    found = evaluate(method, Part(X[:80], y[:80]), Part(X[80:], y[80:]), 0, Options())
+    found = evaluate(method, Rows(X[:80], y[:80]), Rows(X[80:], y[80:]), 0, Options())
     assert found["chosen"] == {"C": 1.0}
     assert found["accuracy"] == pytest.approx(100 * LogisticRegression().fit(X[:80], y[:80]).score(X[80:], y[80:]))
     assert found["f1"] == pytest.approx(found["accuracy"], abs=5)
@@ -126,7 +144,7 @@ def test_groups_stay_whole_in_the_search():
 
     groups = np.repeat(np.arange(12), 5)
     X = np.c_[np.random.default_rng(0).normal(size=60), groups]
-    part = Part(X, groups % 2, groups)
+    part = Rows(X, groups % 2, groups)
     evaluate(Method(lambda seed: Spy(), {"C": [1.0, 2.0]}), part, part, 0, Options())
     assert len(seen) == 2 * 5 + 2
 

@@ -1,12 +1,14 @@
 """Figures of the papers, and tables on data that stand in for others: how they are drawn, and their cells."""
 
 import dataclasses
+import functools
 
 import numpy as np
 import pytest
 from sklearn.datasets import make_blobs
+from sklearn.manifold import TSNE
 from sklearn.utils import Bunch
-from tables import FAST, parkinsons, small_corpus, topic_clustering
+from tables import FAST, NUM_SWEEPS, parkinsons, small_corpus, topic_clustering
 
 from regbayes import reproduce
 from regbayes.reproduce import Options, figure
@@ -93,16 +95,17 @@ def test_groups_of_recordings_by_their_size(tmp_path):
 
 def test_documents_keep_their_topics_and_every_draw_of_their_labels(monkeypatch):
     small_corpus(monkeypatch)
-    monkeypatch.setattr(reproduce.topics, "NUM_SWEEPS", 30)
+    monkeypatch.setattr(reproduce.topics, "NUM_SWEEPS", NUM_SWEEPS)
     method = topic_clustering("mmctm", num_start=20)
     found = reproduce.topics.sweeps_cell("R8, L=5", method, 0, FAST)
-    assert len(found["trace"]) == 30
+    assert len(found["trace"]) == NUM_SWEEPS
     assert found["last"] > 80
     drawn = reproduce.topics.draw_traces(
         reproduce.topics.FIG9, [], [{"setting": "R8, L=5", "method": "MMCTM", "seed": 0, "result": found}]
     )
     (line,) = drawn.axes[1].lines
     np.testing.assert_allclose(line.get_ydata(), found["trace"])
+    monkeypatch.setattr(reproduce.topics, "TSNE", functools.partial(TSNE, max_iter=250, method="exact"))
     embedded = reproduce.topics.embedding_cell("R8", method, 0, FAST)
     assert np.shape(embedded["embedding"]) == (80, 2)
     assert embedded["silhouette"] > 0
@@ -110,7 +113,7 @@ def test_documents_keep_their_topics_and_every_draw_of_their_labels(monkeypatch)
 
 def test_documents_with_another_number_of_topics(monkeypatch):
     small_corpus(monkeypatch)
-    found = reproduce.topics.topics_cell("R8: topics=3", topic_clustering("mmctm", num_start=10), 0, FAST)
+    found = reproduce.topics.topics_cell("R8: topics=4", topic_clustering("mmctm", num_start=20, num_topics=9), 0, FAST)
     assert found["accuracy"] > 60
     assert {setting.split(": ")[0] for setting in reproduce.topics.FIG4.settings} == set(reproduce.topics.DATA)
 

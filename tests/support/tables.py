@@ -21,8 +21,13 @@ def parkinsons(folder, num_subjects=20, subjects=True):
     np.savez(folder / "parkinsons.npz", X=X.astype(np.float32), y=y.astype(np.int8), **columns)
 
 
+NUM_SWEEPS = 30
+
+
 def topic_clustering(program, **settings):
-    return Method(lambda seed: TopicClustering(program, num_topics=4, num_warmup=20, random_state=seed, **settings))
+    """One compiled chain serves all tests of small documents."""
+    settings = {"num_topics": 4, "num_warmup": 0, "num_samples": NUM_SWEEPS, **settings}
+    return Method(lambda seed: TopicClustering(program, random_state=seed, **settings))
 
 
 def small_corpus(monkeypatch):

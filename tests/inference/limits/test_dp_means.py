@@ -277,7 +277,7 @@ def test_chunks_agree_with_one_another():
     data = sweeps.layout(X, None, np.ones(3000), np.zeros(3000), "gaussian", 0)
     clusters = descent.buffer(model.cluster_centers_, np.zeros((model.num_clusters_, 0, 3)), 16)
     sums = sweeps.sweep(
-        data, np.zeros(data.shape, np.int32), clusters.mu, clusters.active, np.zeros((16, 0, 4)), sweeps.Hyper()
+        data, np.zeros(data.shape, np.int32), clusters.mu, clusters.active, np.zeros((16, 0, 4)), sweeps.PassSettings()
     )
     labels = np.asarray(sums.z).ravel()[:3000]
     assert np.array_equal(labels, model.labels_)

@@ -40,7 +40,7 @@ def margin_part(model, X, y, Z, eta):
     return np.sum(eta**2) / (2 * model.prior_scale**2) + 2 * model.cost * np.sum(loss)
 
 
-@parametrize_with_checks([LatentFeatureMeans(), MaxMarginFeatureMeans()])
+@parametrize_with_checks([LatentFeatureMeans(n_init=1), MaxMarginFeatureMeans(n_init=2)])
 def test_scikit_learn_contract(estimator, check):
     check(estimator)
 
@@ -189,8 +189,8 @@ def test_at_large_beta_a_sweep_takes_the_step_of_the_limit(margin):
     A = np.linalg.lstsq(Z, X)[0] + 0.5 * rng.normal(size=(3, 4))
     Z = np.where(rng.uniform(size=Z.shape) < 0.7, Z, 1 - Z) * 1.0
     cost, nu, eta = 0.5, 1.0, rng.normal(size=(3, 4))  # three features and an intercept
-    part = module.Margin(y, np.ones((20, 1)), cost, 1.0, nu) if margin else None
-    state = module.State(Z, A, eta if margin else np.zeros((0, 3)), np.zeros((20, 3)))
+    part = module.FeatureMargin(y, np.ones((20, 1)), cost, 1.0, nu) if margin else None
+    state = module.FeatureState(Z, A, eta if margin else np.zeros((0, 3)), np.zeros((20, 3)))
     descent = module.FeatureDescent(X, state, PENALTY, margin=part)
     for k in range(3):
         descent.accept("entries", descent.entered(descent.state, k))

@@ -223,7 +223,7 @@ def test_em_step_never_raises_the_objective(seed, cost):
     for _ in range(300):  # further on, rows reach the margin and need the floor
         w = em_step(A, tau, w, c, 0.7, floor=1e-6)
     b = np.column_stack([np.zeros(40), tau])
-    problem = svm.Problem(A, b, np.array([[0.0], [-1.0]]), np.zeros((40, 1)), 2 * c, 0.7)
+    problem = svm.PrimalProblem(A, b, np.array([[0.0], [-1.0]]), np.zeros((40, 1)), 2 * c, 0.7)
     mode = svm.posterior_mode(problem, max_iter=100, tol=1e-9)
     assert mode.gap <= 1e-9 * mode.objective[-1]
     assert mode.objective[-1] * (1 - 1e-9) <= J(w) <= mode.objective[-1] * (1 + 1e-3)

@@ -22,6 +22,13 @@ from regbayes.inference.mean_field.medlda_descent import Classes, Responses
 CASES = ["classification", "regression", "clusters", "landmarks"]
 
 
+@parametrize_with_checks([MedLDAMeans(num_topics=2, max_iter=5), MaxMarginTopicMeans(2, num_topics=2, max_iter=5)])
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_scikit_learn_contract(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.slow
 @parametrize_with_checks(
     [
         MedLDAMeans(num_topics=3, max_iter=20),
@@ -29,10 +36,9 @@ CASES = ["classification", "regression", "clusters", "landmarks"]
         MaxMarginTopicMeans(3, num_topics=3, max_iter=20),
     ]
 )
-def test_scikit_learn_contract(estimator, check):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        check(estimator)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_scikit_learn_contract_of_other_settings(estimator, check):
+    check(estimator)
 
 
 def make_documents(task="classification", num=40, seed=0):

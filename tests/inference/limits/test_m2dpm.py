@@ -58,7 +58,7 @@ def test_one_point_classifier_is_optimal(num_classes, cost, ell, nu, seed):
     rng = np.random.default_rng(seed)
     U, weight = rng.normal(size=(1, 3)), np.array([rng.uniform(0.2, 2)])
     y = np.array([1.0 if num_classes == 2 else 1])
-    problem = descent.Problem("gaussian", num_classes, False, sweeps.Hyper(1.0, cost, ell, nu, 1e-3), 1.0)
+    problem = descent.ClusterProblem("gaussian", num_classes, False, sweeps.PassSettings(1.0, cost, ell, nu, 1e-3), 1.0)
     eta, alone, share = descent.one_point(U, y, weight, problem)
     value = 2 * cost * weight[0] * alone[0] + share[0]
     assert share[0] == pytest.approx(np.sum(eta**2) / (2 * nu**2))
@@ -73,7 +73,7 @@ def test_one_point_classifier_is_optimal(num_classes, cost, ell, nu, seed):
 
 def test_one_point_closed_form_of_the_notes():
     u, c, ell, nu = np.array([1.0, -2.0]), 0.05, 1.5, 1.2
-    problem = descent.Problem("gaussian", 2, False, sweeps.Hyper(1.0, c, ell, nu, 1e-3), 1.0)
+    problem = descent.ClusterProblem("gaussian", 2, False, sweeps.PassSettings(1.0, c, ell, nu, 1e-3), 1.0)
     eta = descent.one_point(u[None], np.array([-1.0]), np.ones(1), problem)[0][0, 0]
     assert eta == pytest.approx(min(2 * c * nu**2, ell / (u @ u)) * -u)
     direct = minimize(lambda e: e @ e / (2 * nu**2) + 2 * c * max(0, ell + e @ u), np.zeros(2), method="Nelder-Mead")
@@ -351,7 +351,7 @@ def test_host_and_devices_agree_on_a_pass(likelihood, num_classes, monkeypatch):
         data = sweeps.layout(X, y, weight, norm, likelihood, num_classes)
         slots = np.zeros(data.shape, np.int32)
         slots[0, :90] = former
-        passes.append(sweeps.sweep(data, slots, mu, active, eta, sweeps.Hyper(0.7, 0.3, 1.2, 0.9)))
+        passes.append(sweeps.sweep(data, slots, mu, active, eta, sweeps.PassSettings(0.7, 0.3, 1.2, 0.9)))
     host, devices = passes
     assert np.array_equal(np.ravel(host.z), np.ravel(devices.z)[:90])
     for name in ("weight", "total", "spread", "before", "loss", "saving", "index", "dearest"):

@@ -18,7 +18,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from regbayes.inference import dpmmgm_collapsed
 from regbayes.inference.limits import DPMeans, MaxMarginDPMeans, divergences
 from regbayes.inference.limits import max_margin_dp_means as module
-from regbayes.inference.limits.sweeps import Hyper
+from regbayes.inference.limits.sweeps import PassSettings
 from regbayes.models import dpmmgm
 
 
@@ -156,10 +156,10 @@ def test_the_margin_is_the_program_s(intercept):
     rng = np.random.default_rng(0)
     X, z = rng.normal(size=(12, 2)), np.arange(12) % 3
     options = {"cost": 0.3, "ell": 1.5, "prior_scale": 0.7}
-    hyper = Hyper(1.0, options["cost"], options["ell"], options["prior_scale"])
+    hyper = PassSettings(1.0, options["cost"], options["ell"], options["prior_scale"])
     found = []
     for eta in rng.normal(size=(2, 3, 2 + intercept)):
-        state = module.State(z, np.zeros((3, 2)), eta, np.zeros((12, 3)))
+        state = module.Partition(z, np.zeros((3, 2)), eta, np.zeros((12, 3)))
         J = module.MarginDescent(X, state, "gaussian", hyper, 1.0, intercept).objective
         sites = {"z": z, "eta": np.pad(eta, [(0, 2), (0, 0)])}
         log_joint, _ = log_density(dpmmgm, (X,), {**options, "max_clusters": 5, "intercept": intercept}, sites)
@@ -334,8 +334,8 @@ def three_groups(n=24, seed=0):
 
 def descent_at(X, z, eta):
     """The limit at labels and weights, the means being those of the labels."""
-    state = module.State(z, np.zeros((len(eta), 2)), eta, np.zeros((len(X), len(eta))))
-    descent = module.MarginDescent(X, state, "gaussian", Hyper(1.0, *SCALES.values()), PENALTY, False)
+    state = module.Partition(z, np.zeros((len(eta), 2)), eta, np.zeros((len(X), len(eta))))
+    descent = module.MarginDescent(X, state, "gaussian", PassSettings(1.0, *SCALES.values()), PENALTY, False)
     descent.state = descent.centred(state)
     return descent
 

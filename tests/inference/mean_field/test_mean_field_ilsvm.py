@@ -197,7 +197,7 @@ def stationary(fit, lagrangian, at):
         theta = logit(np.clip(q.psi, 1e-15, 1 - 1e-15))
         start = (theta, q.gamma, np.log(np.maximum(q.aux, 1e-300)), q.loadings, np.log(q.variance), at)
         blocks = [jnp.asarray(np.array(block)) for block in start]
-        value, gradients = jax.value_and_grad(objective, argnums=tuple(range(6)))(*blocks)
+        value, gradients = jax.jit(jax.value_and_grad(objective, argnums=tuple(range(6))))(*blocks)
     assert float(value) == pytest.approx(fit.objective, rel=1e-8)
     largest = max(float(np.max(np.abs(gradient))) for gradient in gradients)
     print(f"largest gradient {largest:.1e}")
@@ -465,10 +465,16 @@ def test_a_search_over_cost_and_concentration():
     assert search.best_score_ > 0.6
 
 
+@parametrize_with_checks([ILSVM(truncation=3, tol=1e-2), MTILSVM(truncation=3, tol=1e-2)])
+def test_scikit_learn_contract(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.slow
 @parametrize_with_checks(
     [ILSVM(truncation=5), MTILSVM(truncation=5), MTILSVM(truncation=5, loss="epsilon-insensitive", extra_features=True)]
 )
-def test_scikit_learn_contract(estimator, check):
+def test_scikit_learn_contract_of_other_settings(estimator, check):
     check(estimator)
 
 

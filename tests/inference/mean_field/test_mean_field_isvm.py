@@ -72,8 +72,14 @@ def definition(fit):
     return margin + (1 + hyper.C2) * z + hyper.C2 * x
 
 
-@parametrize_with_checks([InfiniteSVM(truncation=5)])
+@parametrize_with_checks([InfiniteSVM(truncation=2, tol=1e-2, dual_tol=1e-3)])
 def test_scikit_learn_contract(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.slow
+@parametrize_with_checks([InfiniteSVM(truncation=5)])
+def test_scikit_learn_contract_of_other_settings(estimator, check):
     check(estimator)
 
 
@@ -158,9 +164,9 @@ def test_the_gradient_vanishes_at_a_fixed_point(kernel, likelihood):
 
     with jax.enable_x64(True):
         at = [jnp.asarray(a) for a in (np.log(np.maximum(fit.phi, 1e-300)), *fit.q)]
-        assert float(objective(*at)) == pytest.approx(fit.objective, rel=1e-10)
-        gradients = jax.grad(objective, argnums=(0, 1, 2, 3))(*at)
-        value, slope = jax.value_and_grad(lagrangian, argnums=4)(*at, jnp.asarray(fit.coef))
+        found, gradients = jax.jit(jax.value_and_grad(objective, argnums=(0, 1, 2, 3)))(*at)
+        assert float(found) == pytest.approx(fit.objective, rel=1e-10)
+        value, slope = jax.jit(jax.value_and_grad(lagrangian, argnums=4))(*at, jnp.asarray(fit.coef))
     for gradient in gradients:
         assert np.max(np.abs(gradient)) < 1e-4
     # The classifiers' block has kinks: at the multipliers the Lagrangian is smooth, equal to J, and stationary.
@@ -301,10 +307,10 @@ def test_a_search_over_cost_concentration_and_width():
 @pytest.mark.parametrize("kernel", ["linear", "rbf"])
 def test_as_many_classes_as_protein_folds(kernel):
     rng = np.random.default_rng(0)
-    y = np.arange(311) % 27
-    X = rng.normal(size=(311, 21)) + 3 * rng.normal(size=(27, 21))[y]
-    model = InfiniteSVM(kernel=kernel, truncation=10, variance=10.0, random_state=0).fit(X, y)
-    assert model.decision_function(X).shape == (311, 27)
+    y = np.arange(135) % 27
+    X = rng.normal(size=(135, 21)) + 3 * rng.normal(size=(27, 21))[y]
+    model = InfiniteSVM(kernel=kernel, truncation=5, variance=10.0, tol=1e-2, dual_tol=1e-3, random_state=0).fit(X, y)
+    assert model.decision_function(X).shape == (135, 27)
     assert model.score(X, y) > 0.9
     assert np.all(np.diff(model.objective_) <= 1e-9 * np.abs(model.objective_[:-1]))
 

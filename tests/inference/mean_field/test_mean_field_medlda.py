@@ -22,8 +22,14 @@ from regbayes.inference.mean_field.medlda_words import _digamma, fit_words
 TASKS = ["classification", "regression"]
 
 
-@parametrize_with_checks([MedLDA(num_topics=3), MedLDA("regression", num_topics=3)])
+@parametrize_with_checks([MedLDA(num_topics=2)])
 def test_scikit_learn_contract(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.slow
+@parametrize_with_checks([MedLDA(num_topics=3), MedLDA("regression", num_topics=3)])
+def test_scikit_learn_contract_of_other_settings(estimator, check):
     check(estimator)
 
 

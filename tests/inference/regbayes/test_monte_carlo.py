@@ -181,7 +181,7 @@ def test_discrete_sites_by_sampling_and_by_enumeration():
 
     size = Equality(lambda sites: jnp.sum(sites["z"]), 1.5, name="size")
     exact = RegBayes(mixture, size, Enumeration()).run(KEY, x, means)
-    sampling = Sampling(lambda program: DiscreteHMCGibbs(HMC(program)), num_draws=500, num_samples=2000)
+    sampling = Sampling(lambda program: DiscreteHMCGibbs(HMC(program)), num_draws=250, num_samples=500)
     sampled = RegBayes(shifted, size, sampling).run(KEY, x, means)
     variance = float(exact.draws["posterior"]["z"].sum("z_dim_0").var())  # how E follows phi
     error = float(sampled.errors["size"]) / variance
