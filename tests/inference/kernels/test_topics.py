@@ -31,7 +31,7 @@ from regbayes.inference import (
     mmctm_collapsed,
     mmctm_predict,
 )
-from regbayes.inference.kernels.ctm import draw_tables, sum_words
+from regbayes.inference.moves.documents import draw_tables, sum_words
 from regbayes.inference.moves.tokens import (
     Margin,
     Tokens,
