@@ -52,14 +52,14 @@ DEGREES_OF_FREEDOM = 30
 """Of the t's that split-merge moves propose weights from."""
 
 
-def clusters(z: Sites, X, *, cost, ell, prior_scale, margin_features, intercept, **settings) -> Clusters:
+def margin_clusters(z: Sites, X, *, cost, ell, prior_scale, margin_features, intercept, **settings) -> Clusters:
     """The program to its conditionals and moves: Gaussian clusters, with a margin."""
     A = margin_inputs(check_features(X), margin_features, intercept)
     margin = ClusterMargin(A, *(jnp.asarray(value, A.dtype) for value in (cost, ell, prior_scale)))
     return gaussian_hyper.clusters(z, X, **settings)._replace(margin=margin)
 
 
-@given(clusters)
+@given(margin_clusters)
 def hinges(k: jax.Array, z: Sites, program: Clusters) -> Hinges:
     """Equation (11), exact: ``+-x_i`` (n, p) and ``tau_i`` (n,) of the hinge that the loss is in ``eta_k``.
 
@@ -88,7 +88,7 @@ class ClusterWeights(Augmented):
         super().__init__("eta", *WEIGHTS, rows=True, overrelaxation=overrelaxation)
 
     def step(self, keys, z, log_joint, target, tuning):
-        program = target.call(clusters, {**target.given, **z})
+        program = target.call(margin_clusters, {**target.given, **z})
         z, order, num = start_weights(keys[0], z, program)
         keys = random.split(keys[1], (len(order), 2))
 
@@ -127,7 +127,7 @@ class PaperWeights(Move):
         super().__init__("eta", covered_by=PAPER_COVERED_BY)
 
     def step(self, keys, z, log_joint, target, tuning):
-        program = target.call(clusters, {**target.given, **z})
+        program = target.call(margin_clusters, {**target.given, **z})
         z, order, num = start_weights(keys[0], z, program)
         (A, c, ell, scale), labels = program.pays, z["z"]
         own = labels[:, None] == jnp.arange(program.num_slots)
@@ -151,7 +151,7 @@ class PaperWeights(Move):
         return {site: value for site, value in z.items() if site != SCORES}, None
 
 
-@given(clusters)
+@given(margin_clusters)
 def mixture(z: Sites, program: Clusters) -> Mixture:
     """The program to split-merge moves: the Gaussians integrated out, and the weights that pay for the margin.
 
@@ -200,7 +200,7 @@ class Gather(Move):
 
     def step(self, keys, z, log_joint, target, tuning):
         key_slot, key_order, key_scatter, key_accept = keys
-        program, labels = target.call(clusters, {**target.given, **z}), z["z"]
+        program, labels = target.call(margin_clusters, {**target.given, **z}), z["z"]
         n, num_slots = len(labels), program.num_slots
         one, single = jnp.full_like(labels, random.randint(key_slot, (), 0, num_slots)), jnp.all(labels == labels[0])
         order, height = random.permutation(key_order, n), jnp.log(random.uniform(key_accept, (), program.data.dtype))
@@ -338,7 +338,7 @@ def dpmmgm_collapsed(
     moves = [
         *gaussian_hyper.hyper_moves(),
         ClusterWeights(overrelaxation) if variant == "exact" else PaperWeights(),
-        CollapsedSweep(clusters, covered_by=COVERED_BY),
+        CollapsedSweep(margin_clusters, covered_by=COVERED_BY),
         *([SplitMerge(mixture, ("z", "eta"), split_merge, covered_by=COVERED_BY), Gather()] if split_merge else []),
     ]
     name = "dpmmgm collapsed" + (", the paper's step" if variant == "paper" else "")

@@ -44,10 +44,10 @@ def features(z: Sites, X, y, *, cost, ell, extra_features, intercept, **settings
         return program
     y = check_labels(y, len(program.rows), len(z["eta"]))[0]
     appended = appended_inputs(program.rows, extra_features, intercept)
-    return program._replace(margin=class_margin(z["eta"], z["Z"].shape[1], appended, y, cost, ell))
+    return program._replace(margin=label_margin(z["eta"], z["Z"].shape[1], appended, y, cost, ell))
 
 
-def class_margin(eta: jax.Array, num_slots: int, appended: jax.Array, y: jax.Array, cost, ell) -> FeatureMargin:
+def label_margin(eta: jax.Array, num_slots: int, appended: jax.Array, y: jax.Array, cost, ell) -> FeatureMargin:
     """``-2 c [max_y (ell 1[y != y_n] + s_y) - s_{y_n}]``: a row of ``Z`` has a say in the scores of its datum."""
     weights, base = eta[:, :num_slots].T, appended @ eta[:, num_slots:].T
 

@@ -81,6 +81,15 @@ def hinges(z: Sites, X, y, task, **settings) -> GroupHinges:
 omega_given_eta, eta_given_omega = of_weights(hinges)
 
 
+def mt_ilsvm_slice(model: Callable = mt_ilsvm, *, overrelaxation: float = 0.5) -> MoveKernel:
+    """Slice sampling of the sticks given the loadings, entry by entry; loadings; all tasks' weights.
+
+    :param model: it and ``overrelaxation`` as for :func:`mt_ilsvm_collapsed`.
+    """
+    moves = [StickEntries(features, covered_by=COVERED_BY), Conditional("W", W_given_Z)]
+    return _kernel(model, overrelaxation, moves, "mt-ilsvm slice")
+
+
 def mt_ilsvm_collapsed(model: Callable = mt_ilsvm, *, overrelaxation: float = 0.5) -> MoveKernel:
     """Row after row of the projection with the loadings and the sticks integrated out, then flips; all tasks' weights.
 
@@ -90,15 +99,6 @@ def mt_ilsvm_collapsed(model: Callable = mt_ilsvm, *, overrelaxation: float = 0.
     :param overrelaxation: of the weights' draws.
     """
     return _kernel(model, overrelaxation, integrated_moves(features, COVERED_BY), "mt-ilsvm collapsed")
-
-
-def mt_ilsvm_slice(model: Callable = mt_ilsvm, *, overrelaxation: float = 0.5) -> MoveKernel:
-    """Slice sampling of the sticks given the loadings, entry by entry; loadings; all tasks' weights.
-
-    :param model: it and ``overrelaxation`` as for :func:`mt_ilsvm_collapsed`.
-    """
-    moves = [StickEntries(features, covered_by=COVERED_BY), Conditional("W", W_given_Z)]
-    return _kernel(model, overrelaxation, moves, "mt-ilsvm slice")
 
 
 def _kernel(model: Callable, overrelaxation: float, of_features: list[Move], name: str) -> MoveKernel:

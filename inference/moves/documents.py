@@ -1,4 +1,4 @@
-"""Documents in clusters: moves of topics, clusters and their proportions, and predictions, of ``ctm`` and ``mmctm``.
+"""Documents in clusters: moves of their labels, topics and the clusters' proportions, and predictions.
 
 Topics and proportions are sites, which leaves documents independent given them; clusters' proportions are drawn by the
 tables of the Chinese restaurant franchise, exactly. What documents pay for their cluster is a model's own.
@@ -198,7 +198,7 @@ class RedrawDocuments(Move):
     state does not depend on the old one, whose weight under the same proposal decides.
 
     :param tokens: as for :class:`~regbayes.inference.TokenSweep`.
-    :param penalty: ``(z, *args, **kwargs) -> (D, K)``, what labels pay beyond ``ctm``, in logs.
+    :param penalty: ``(z, *args, **kwargs) -> (D, K)``, what labels pay for a margin, in logs.
     :param host: see :class:`~regbayes.inference.TokenSweep`.
     """
 

@@ -50,7 +50,7 @@ class FeatureMargin(NamedTuple):
     log_total: Callable[[jax.Array], jax.Array]
 
 
-def no_margin(num_slots: int, dtype: jnp.dtype) -> FeatureMargin:
+def no_feature_margin(num_slots: int, dtype: jnp.dtype) -> FeatureMargin:
     """For programs without a margin."""
     return FeatureMargin(
         lambda Z: jnp.zeros(0, dtype),
@@ -88,7 +88,7 @@ def linear_gaussian(z: Sites, X, *, concentration, noise_scale, feature_scale, *
     """From the program's call; without a margin."""
     X, alpha = check_features(X), value_of("concentration", concentration, z)
     alpha, noise, scale = (jnp.asarray(value, X.dtype) for value in (alpha, noise_scale, feature_scale))
-    return Features(X, alpha, noise, scale, no_margin(z["Z"].shape[1], X.dtype))
+    return Features(X, alpha, noise, scale, no_feature_margin(z["Z"].shape[1], X.dtype))
 
 
 def num_features(z: Sites) -> jax.Array:
