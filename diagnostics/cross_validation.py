@@ -18,9 +18,9 @@ from arviz_stats import loo as arviz_loo
 from jax import lax
 
 from ..inference.engine.target import Sites
-from ..inference.kernels.dpgmm import component_prior
 from ..inference.kernels.dpmnl import log_normal
-from ..inference.kernels.isvm import value_of
+from ..inference.moves.gaussian_hyper import component_prior
+from ..inference.moves.hyper import value_of
 from ..models.laws.arguments import check_features
 from ..models.laws.normal_wishart import cluster_statistics, log_student
 from .structure import arguments_of, flat_draws

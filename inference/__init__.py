@@ -7,7 +7,7 @@ from .engine.loop import Draws, draw_chains
 from .engine.move import Augmented, CommonShift, Conditional, Move
 from .engine.predictions import Prediction
 from .engine.target import Target
-from .kernels.ctm import ClusterPrediction, ClusterProportions, ctm_collapsed, ctm_predict
+from .kernels.ctm import ctm_collapsed, ctm_predict
 from .kernels.dpgmm import dpgmm_collapsed, dpgmm_components, dpgmm_log_density, dpgmm_slice
 from .kernels.dpmmgm import dpmmgm_collapsed
 from .kernels.dpmnl import dpmnl_collapsed, dpmnl_predict
@@ -39,6 +39,7 @@ from .limits import (
     em_step,
 )
 from .mean_field import ILSVM, MTILSVM, InfiniteSVM, MedLDA
+from .moves.documents import ClusterPrediction, ClusterProportions
 from .moves.features import FeatureFlips, FeatureSweep
 from .moves.fits import fit_classes, fit_rows
 from .moves.gaussian_clusters import CollapsedSlice, CollapsedSweep
@@ -48,7 +49,8 @@ from .moves.row_slices import RowSlices
 from .moves.slices import EllipticalSlice, Rescale
 from .moves.split_merge import SplitMerge
 from .moves.sticks import StickEntries, StickSlices
-from .moves.tokens import ClassWeights, Margin, Tokens, TokenSweep, TopicKernel
+from .moves.tokens import ClassWeights, Tokens, TokenSweep, TopicKernel
+from .moves.tokens import TokenMargin as Margin
 from .regbayes.constraints import Constraint, EpsilonInsensitive, Equality, Hinge, Inequality, MaxHinge, Quadratic
 from .regbayes.expectations import Enumeration, GaussianInference, Sampling, Variational
 from .regbayes.posterior import RegBayes, RegBayesResult

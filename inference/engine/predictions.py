@@ -1,7 +1,8 @@
-"""What predictions from draws of a mixture have in common."""
+"""What predictions from draws have in common."""
 
-from collections.abc import Sequence
-from typing import NamedTuple
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +16,7 @@ PREDICT_BLOCK = 1024
 
 
 class Prediction(NamedTuple):
-    """What draws of a mixture say of new inputs; each model's ``predict`` tells what it puts there.
+    """What draws say of new inputs; each model's ``predict`` tells what it puts there.
 
     - **y** - (n,) labels, those of the largest averaged discriminant.
     - **discriminant** - averaged over the draws and their components: (n, L), or (n,) for the two-class hinge, where
@@ -28,20 +29,48 @@ class Prediction(NamedTuple):
     votes: jax.Array
 
 
+def with_defaults(program: Callable, settings: dict[str, Any]) -> dict[str, Any]:
+    """All keywords of a program, those that were given in place of its defaults."""
+    keywords = [p for p in inspect.signature(program).parameters.values() if p.kind is p.KEYWORD_ONLY]
+    known = {parameter.name: parameter.default for parameter in keywords}
+    if unknown := [name for name in settings if name not in known]:
+        raise TypeError(f"settings must be among {', '.join(known)}, found {', '.join(unknown)}")
+    return {**known, **settings}
+
+
 def check_draws(draws: Sites, sites: Sequence[str], priors: dict[str, bool], slots: int | None = None) -> Sites:
     """The draws as arrays, if they have the sites, one leading axis, and a site for each hyper-prior.
 
     :param slots: of the buffer; by default as many as the second site has rows.
     """
-    if missing := [site for site in sites if site not in draws]:
-        raise ValueError(f"draws must hold the sites {', '.join(sites)}, found no {', '.join(missing)}")
-    if jnp.ndim(draws["z"]) != 2:
-        raise ValueError(f"draws must have one leading axis, found z of shape {jnp.shape(draws['z'])}; flatten chains")
-    n, slots = jnp.shape(draws["z"])[1], jnp.shape(draws[sites[1]])[1] if slots is None else slots
-    labels = jnp.sort(jnp.asarray(draws["z"]), axis=1)
+    arrays = _arrays(draws, sites, priors, ndim=2)
+    n, slots = arrays["z"].shape[1], arrays[sites[1]].shape[1] if slots is None else slots
+    labels = jnp.sort(arrays["z"], axis=1)
     occupied = 1 + jnp.sum(labels[:, 1:] != labels[:, :-1], axis=1)
     if slots < n and jnp.any(occupied >= slots):
         raise ValueError(f"draws fill their buffer of {slots} slots, so they are truncated; raise max_clusters")
+    return arrays
+
+
+def check_feature_draws(draws: Sites, has_prior: bool = False) -> Sites:
+    """The draws as arrays, if they have the sites of a feature model, one leading axis, and a free slot.
+
+    :param has_prior: whether ``concentration`` must be among them.
+    """
+    arrays = _arrays(draws, ("Z", "W", "eta"), {"concentration": has_prior}, ndim=3)
+    M = arrays["Z"].shape[2]
+    if jnp.any(jnp.sum(jnp.any(arrays["Z"] > 0, axis=1), axis=1) == M):
+        raise ValueError(f"draws fill their buffer of {M} slots, so they may be truncated; raise max_features")
+    return arrays
+
+
+def _arrays(draws: Sites, sites: Sequence[str], priors: dict[str, bool], ndim: int) -> Sites:
+    """The sites as arrays, with those of hyper-priors, if they are there and the first has so many axes."""
+    if missing := [site for site in sites if site not in draws]:
+        raise ValueError(f"draws must hold the sites {', '.join(sites)}, found no {', '.join(missing)}")
+    if jnp.ndim(draws[sites[0]]) != ndim:
+        found = f"{sites[0]} of shape {jnp.shape(draws[sites[0]])}"
+        raise ValueError(f"draws must have one leading axis, found {found}; flatten chains")
     for name, has_prior in priors.items():
         if has_prior and name not in draws:
             raise ValueError(f"{name} has a prior but draws have no site for it; give a number")

@@ -88,7 +88,7 @@ def impute(
 def tables(
     out: np.ndarray, n: np.ndarray, base: np.ndarray, group: np.ndarray, seed: np.ndarray, uniforms: np.ndarray
 ) -> None:
-    """Tables of Chinese restaurants, as :func:`regbayes.inference.kernels.ctm.draw_tables` has them.
+    """Tables of Chinese restaurants, as :func:`regbayes.inference.moves.documents.draw_tables` has them.
 
     :param out: (R, T) tables.
     :param n: (R, T) customers.

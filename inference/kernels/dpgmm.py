@@ -2,122 +2,34 @@
 
 import functools
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpyro.distributions as dist
 from jax import lax, random
-from jax.scipy.special import multigammaln
 from jax.typing import ArrayLike
 from numpyro.distributions import Distribution
 
-from ...models import TruncatedPoisson, dpgmm
+from ...models import dpgmm
 from ...models.laws.arguments import check_features
-from ...models.laws.normal_wishart import (
-    IntegerLaw,
-    NormalWishart,
-    cluster_statistics,
-    log_determinant,
-    log_student,
-    normal_wishart,
-    split_components,
-)
+from ...models.laws.normal_wishart import log_student, split_components
 from ..engine.kernel import MoveKernel
-from ..engine.move import Augmented, Conditional, Move
-from ..engine.predictions import PREDICT_BLOCK, check_draws
+from ..engine.move import Move
+from ..engine.predictions import PREDICT_BLOCK, check_draws, with_defaults
 from ..engine.target import Sites
 from ..moves.gaussian_clusters import Clusters, CollapsedSlice, CollapsedSweep, mixture_of, num_clusters
+from ..moves.gaussian_hyper import clusters, hyper_moves
+from ..moves.given import given
 from ..moves.labels import Mixture, counts_of
-from ..moves.scatter_lines import ScatterGiven, ScatterLines, precisions_of
 from ..moves.split_merge import SplitMerge
-from . import isvm
-from .isvm import conjugate, there, value_of
 
 COVERED_BY = "tests/inference/kernels/test_dpgmm.py::test_partitions_by_enumeration"
 
 
-def component_prior(z: Sites, X: jax.Array, prior_mean, prior_count, degrees_of_freedom, scatter) -> NormalWishart:
-    """The prior of the components at the current hyper-parameters."""
-    values = {"prior_count": prior_count, "degrees_of_freedom": degrees_of_freedom, "scatter": scatter}
-    return normal_wishart(X, prior_mean, *(z.get(name, value) for name, value in values.items()))
-
-
-def clusters(
-    z: Sites, X, *, max_clusters, concentration, prior_mean, prior_count, degrees_of_freedom, scatter, **_
-) -> Clusters:
-    """The program to the moves: data and prior about the middle of the data."""
-    X = check_features(X)
-    prior, origin = component_prior(z, X, prior_mean, prior_count, degrees_of_freedom, scatter), X.mean(0)
-    alpha = value_of("concentration", concentration, z)
-    return Clusters(X - origin, prior._replace(mean=prior.mean - origin), alpha, max_clusters)
-
-
-def mixture(z: Sites, X, **settings) -> Mixture:
+@given(clusters)
+def mixture(z: Sites, program: Clusters) -> Mixture:
     """The program to split-merge moves: one part, integrated out."""
-    return mixture_of(clusters(z, X, **settings), explicit=False)
-
-
-def components_given_z(z: Sites, X, **settings) -> Distribution:
-    """The occupied clusters' normal-inverse-Wishart posteriors; the empty slots count for nothing."""
-    program = clusters(z, X, **settings)
-    return program.posterior(z["z"]).law().mask(counts_of(z["z"], program.num_slots) > 0)
-
-
-def count_given_components(components: jax.Array, rest: Sites, X, *, prior_count, **settings) -> Distribution:
-    """``Gamma(a + K d/2, b + sum_k (mu_k - m)' Lambda_k^-1 (mu_k - m)/2)`` of ``r``."""
-    law = conjugate("prior_count", prior_count, dist.Gamma)
-    program = clusters({**rest, "prior_count": jnp.ones(())}, X, prior_count=prior_count, **settings)
-    occupied = counts_of(rest["z"], program.num_slots) > 0
-    C, mu = split_components(components)
-    white = jnp.einsum("kde,kd->ke", C, mu - program.prior.mean)
-    squares = jnp.sum(jnp.where(occupied[:, None], white**2, 0.0))
-    return dist.Gamma(law.concentration + jnp.sum(occupied) * mu.shape[1] / 2, law.rate + squares / 2)
-
-
-def scatter_given_components(components: jax.Array, rest: Sites, X, *, scatter, **settings) -> ScatterGiven:
-    """``|S|^((K nu - nu_0 - d - 1)/2) exp(-tr(P S)/2 - tr(R S^-1)/2)`` under ``S ~ IW(R, nu_0)``."""
-    law = conjugate("scatter", scatter, dist.InverseWishart)
-    d = components.shape[-2]
-    program = clusters({**rest, "scatter": jnp.eye(d)}, X, scatter=scatter, **settings)
-    occupied = counts_of(rest["z"], program.num_slots) > 0
-    exponent = (jnp.sum(occupied) * program.prior.degrees - law.concentration - d - 1) / 2
-    return ScatterGiven(exponent, precisions_of(components, occupied), law.scale_matrix)
-
-
-def degrees_given_z(rest: Sites, X, *, degrees_of_freedom, **settings) -> Distribution:
-    """``nu`` with the components integrated out, over all of its values."""
-    law = conjugate("degrees_of_freedom", degrees_of_freedom, TruncatedPoisson)
-    program = clusters({**rest, "degrees_of_freedom": law.low}, X, degrees_of_freedom=degrees_of_freedom, **settings)
-    size, *statistics = cluster_statistics(program.data, rest["z"], program.num_slots)
-    posterior, d = program.prior.given(size, *statistics), program.data.shape[1]
-    log_dets = log_determinant(posterior.scatter) - log_determinant(program.prior.scatter)
-
-    def log_evidence(nu: jax.Array) -> jax.Array:
-        terms = multigammaln((nu + size) / 2, d) - multigammaln(nu / 2, d) - nu / 2 * log_dets
-        return jnp.sum(jnp.where(size > 0, terms, 0.0))
-
-    values = jnp.arange(law.low, law.high + 1).astype(size.dtype)
-    return IntegerLaw(law.logits + lax.map(log_evidence, values), law.low)
-
-
-def alpha_auxiliary(z: Sites, X, **settings) -> Distribution:
-    """Escobar and West's variable, ``Beta(alpha + 1, n)``."""
-    return isvm.alpha_auxiliary(z, X, None, **settings)
-
-
-def alpha_given_auxiliary(x: jax.Array, rest: Sites, X, **settings) -> Distribution:
-    """The mixture of two gammas of :func:`regbayes.inference.kernels.isvm.alpha_given_auxiliary`."""
-    return isvm.alpha_given_auxiliary(x, rest, X, None, **settings)
-
-
-def hyper_moves() -> list[Move]:
-    """Of the hyper-parameters that have priors."""
-    return [
-        Augmented("concentration", alpha_auxiliary, alpha_given_auxiliary, when=there),
-        Augmented("prior_count", components_given_z, count_given_components, when=there),
-        ScatterLines("scatter", components_given_z, scatter_given_components, when=there),
-        Conditional("degrees_of_freedom", degrees_given_z, when=there),
-    ]
+    return mixture_of(program, explicit=False)
 
 
 def dpgmm_collapsed(model: Callable = dpgmm, *, split_merge: int = 1) -> MoveKernel:
@@ -135,8 +47,7 @@ def dpgmm_slice(model: Callable = dpgmm, *, split_merge: int = 1) -> MoveKernel:
     Components drawn in ten dimensions or more hold on to their data: on the 178 of Wine, chains from different starts
     do not agree after 6,000 sweeps. For so few data take :func:`dpgmm_collapsed`.
 
-    :param model: the program, with structural options bound: ``functools.partial(dpgmm, max_clusters=128)``.
-    :param split_merge: proposals of :class:`~regbayes.inference.SplitMerge` per sweep.
+    :param model: it and ``split_merge`` as for :func:`dpgmm_collapsed`.
     """
     return _kernel(model, CollapsedSlice(clusters, covered_by=COVERED_BY), split_merge, "dpgmm slice")
 
@@ -150,18 +61,7 @@ def _kernel(model: Callable, labels: Move, split_merge: int, name: str) -> MoveK
     return MoveKernel(model, moves, name=name, num_active=num_clusters)
 
 
-def dpgmm_log_density(
-    draws: Sites,
-    X: ArrayLike,
-    X_new: ArrayLike,
-    *,
-    max_clusters: int = 64,
-    concentration: ArrayLike | Distribution = 1.0,
-    prior_mean: ArrayLike = 0.0,
-    prior_count: ArrayLike | Distribution = 0.1,
-    degrees_of_freedom: ArrayLike | Distribution | None = None,
-    scatter: ArrayLike | Distribution = 1.0,
-) -> jax.Array:
+def dpgmm_log_density(draws: Sites, X: ArrayLike, X_new: ArrayLike, **settings: Any) -> jax.Array:
     r"""Log of the posterior predictive density at new points, components integrated out.
 
     .. math:: p(x | X) = \frac{1}{S} \sum_s \frac{1}{n + \alpha} \Big[\sum_k n_k\,t(x | X_k) + \alpha\,t(x)\Big]
@@ -169,23 +69,16 @@ def dpgmm_log_density(
     :param draws: the site ``z`` (S, n) and those of hyper-priors, as from ``MCMC.get_samples()``.
     :param X: (n, d) the data of the fit.
     :param X_new: (n', d) new points.
-    :param max_clusters: it and the others as the program was given them.
+    :param settings: keywords of :func:`regbayes.models.dpgmm`, as it was given them.
     :return: (n',).
 
     **Example**: see :func:`regbayes.models.dpgmm`.
     """
-    settings = {
-        "concentration": concentration,
-        "prior_mean": prior_mean,
-        "prior_count": prior_count,
-        "degrees_of_freedom": degrees_of_freedom,
-        "scatter": scatter,
-    }
-    sites, X, fixed = _checked(draws, X, max_clusters, settings)
+    sites, X, fixed = _checked(draws, X, settings)
     X_new = check_features(X_new)
     if X_new.shape[1] != X.shape[1]:
         raise ValueError(f"X_new must have {X.shape[1]} columns as X, found {X_new.shape[1]}")
-    return _log_density(sites, X, X_new, fixed, max_clusters=max_clusters)
+    return _log_density(sites, X, X_new, fixed, max_clusters=fixed.pop("max_clusters"))
 
 
 @functools.partial(jax.jit, static_argnames="max_clusters")
@@ -209,23 +102,13 @@ def _log_density(draws: Sites, X: jax.Array, X_new: jax.Array, fixed: dict, *, m
     return lax.scan(add, start, draws)[0] - jnp.log(len(draws["z"]))
 
 
-def dpgmm_components(
-    rng_key: jax.Array,
-    draws: Sites,
-    X: ArrayLike,
-    *,
-    max_clusters: int = 64,
-    prior_mean: ArrayLike = 0.0,
-    prior_count: ArrayLike | Distribution = 0.1,
-    degrees_of_freedom: ArrayLike | Distribution | None = None,
-    scatter: ArrayLike | Distribution = 1.0,
-) -> Sites:
+def dpgmm_components(rng_key: jax.Array, draws: Sites, X: ArrayLike, **settings: Any) -> Sites:
     """The clusters' means and covariances, drawn given each partition; a slot without data has them from the prior.
 
     :param rng_key: random key.
     :param draws: as for :func:`dpgmm_log_density`; those of ``dpmmgm`` serve as well.
     :param X: (n, d) the data of the fit.
-    :param max_clusters: it and the others as the program was given them.
+    :param settings: as for :func:`dpgmm_log_density`.
     :return: ``counts`` (S, M), ``mu`` (S, M, d) and ``Lambda`` (S, M, d, d).
 
     **Example**
@@ -237,31 +120,25 @@ def dpgmm_components(
     >>> dpgmm_components(random.key(0), draws, X, max_clusters=3)["Lambda"].shape
     (1, 3, 4, 4)
     """
-    settings = {
-        "prior_mean": prior_mean,
-        "prior_count": prior_count,
-        "degrees_of_freedom": degrees_of_freedom,
-        "scatter": scatter,
-    }
-    sites, X, fixed = _checked(draws, X, max_clusters, settings)
+    sites, X, fixed = _checked(draws, X, settings)
 
     def one(draw: tuple[jax.Array, Sites]) -> Sites:
         key, sites = draw
-        program = clusters(sites, X, max_clusters=max_clusters, concentration=1.0, **fixed)
+        program = clusters(sites, X, **fixed)
         C, mu = split_components(program.posterior(sites["z"]).law().sample(key))
         eye = jnp.broadcast_to(jnp.eye(X.shape[1], dtype=C.dtype), C.shape)
         root = lax.linalg.triangular_solve(C, eye, left_side=True, lower=True)
         Lambda = jnp.swapaxes(root, -1, -2) @ root
-        return {"counts": counts_of(sites["z"], max_clusters), "mu": mu + X.mean(0), "Lambda": Lambda}
+        return {"counts": counts_of(sites["z"], program.num_slots), "mu": mu + X.mean(0), "Lambda": Lambda}
 
     return lax.map(one, (random.split(rng_key, len(sites["z"])), sites))
 
 
-def _checked(draws: Sites, X: ArrayLike, max_clusters: int, settings: dict) -> tuple[Sites, jax.Array, dict]:
-    """The draws as arrays, the data, and the settings with those that are sites of the draws left out."""
-    X = check_features(X)
+def _checked(draws: Sites, X: ArrayLike, settings: dict[str, Any]) -> tuple[Sites, jax.Array, dict[str, Any]]:
+    """The draws as arrays, the data, and the program's settings without those that are sites of the draws."""
+    X, settings = check_features(X), with_defaults(dpgmm, settings)
     priors = {name: isinstance(value, Distribution) for name, value in settings.items()}
-    sites = check_draws(draws, ["z"], priors, slots=max_clusters)
+    sites = check_draws(draws, ["z"], priors, slots=settings["max_clusters"])
     if sites["z"].shape[1] != len(X):
         raise ValueError(f"draws must label the {len(X)} rows of X, found z of shape {sites['z'].shape}")
     return sites, X, {name: None if name in sites else value for name, value in settings.items()}

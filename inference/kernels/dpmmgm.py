@@ -23,21 +23,23 @@ from ...models.laws.normal_wishart import log_student
 from ..engine.kernel import MoveKernel
 from ..engine.move import Augmented, Move
 from ..engine.target import Sites
+from ..moves import gaussian_hyper
 from ..moves.augmentation import class_rows, weight_information
-from ..moves.fits import newton
+from ..moves.fits import newton, scores_of
 from ..moves.gaussian_clusters import (
+    ClusterMargin,
     Clusters,
     CollapsedSweep,
     Component,
-    Margin,
     component_of,
     mixture_of,
     num_clusters,
     size_table,
 )
+from ..moves.given import given
 from ..moves.labels import Mixture, Shared, counts_of, index, once
 from ..moves.split_merge import SplitMerge
-from . import dpgmm
+from ..moves.weights import Hinges, of_rows
 
 COVERED_BY = "tests/inference/kernels/test_dpmmgm.py::test_partitions_by_enumeration"
 PAPER_COVERED_BY = (
@@ -50,37 +52,28 @@ DEGREES_OF_FREEDOM = 30
 """Of the t's that split-merge moves propose weights from."""
 
 
-def clusters(z: Sites, X, *, cost, ell, margin_features, intercept, **settings) -> Clusters:
-    """The program to the moves: that of ``dpgmm`` with a margin."""
+def margin_clusters(z: Sites, X, *, cost, ell, prior_scale, margin_features, intercept, **settings) -> Clusters:
+    """The program to its conditionals and moves: Gaussian clusters, with a margin."""
     A = margin_inputs(check_features(X), margin_features, intercept)
-    c, ell = (jnp.asarray(value, A.dtype) for value in (cost, ell))
-    return dpgmm.clusters(z, X, **settings)._replace(margin=Margin(A, c, ell))
+    margin = ClusterMargin(A, *(jnp.asarray(value, A.dtype) for value in (cost, ell, prior_scale)))
+    return gaussian_hyper.clusters(z, X, **settings)._replace(margin=margin)
 
 
-def margin_rows(k, z: Sites, X, *, max_clusters, ell, margin_features, intercept, **_) -> tuple[jax.Array, jax.Array]:
-    """``+-x_i`` (n, p) and ``tau_i`` (n,) of the hinge that the loss is in ``eta_k``.
+@given(margin_clusters)
+def hinges(k: jax.Array, z: Sites, program: Clusters) -> Hinges:
+    """Equation (11), exact: ``+-x_i`` (n, p) and ``tau_i`` (n,) of the hinge that the loss is in ``eta_k``.
 
     Zeros where the slot is empty or the only one that holds data: the loss does not depend on it then.
     """
-    A = margin_inputs(check_features(X), margin_features, intercept)
-    occupied = counts_of(z["z"], max_clusters) > 0
+    A, cost, ell, scale = program.pays
+    occupied = counts_of(z["z"], program.num_slots) > 0
     scores = z[SCORES] if SCORES in z else A @ z["eta"].T
     sgn, tau = class_rows(jnp.where(occupied, scores, -jnp.inf), z["z"], k, ell)
     active = occupied[k] & (jnp.sum(occupied) > 1)
-    return jnp.where(active, sgn, 0.0)[:, None] * A, jnp.where(active, tau, 0.0)
+    return Hinges(jnp.where(active, sgn, 0.0)[:, None] * A, jnp.where(active, tau, 0.0), cost, scale**-2.0)
 
 
-def omega_given_eta(k, z: Sites, X, *, cost, **settings) -> HingeOmega:
-    """``1/omega_i ~ IG(1/(c|zeta_i|), 1)`` for the hinge in ``eta_k`` (the paper prints an index of -1/2)."""
-    A, tau = margin_rows(k, z, X, **settings)
-    return HingeOmega(cost * jnp.abs(tau - A @ z["eta"][k])).to_event(1)
-
-
-def eta_given_omega(k, omega: jax.Array, z: Sites, X, *, cost, prior_scale, **settings) -> InformationNormal:
-    """Equation (11), exact: ``B = I/v + c^2 sum x x'/omega`` and ``c sum +-(1 + c tau/omega) x`` over all data."""
-    A, tau = margin_rows(k, z, X, **settings)
-    precision = jnp.asarray(prior_scale, A.dtype) ** -2.0
-    return InformationNormal(*weight_information(A, tau, omega, cost, precision))
+WEIGHTS = of_rows(hinges)
 
 
 class ClusterWeights(Augmented):
@@ -92,17 +85,17 @@ class ClusterWeights(Augmented):
     num_keys = 2
 
     def __init__(self, overrelaxation: float = 0.5) -> None:
-        super().__init__("eta", omega_given_eta, eta_given_omega, rows=True, overrelaxation=overrelaxation)
+        super().__init__("eta", *WEIGHTS, rows=True, overrelaxation=overrelaxation)
 
     def step(self, keys, z, log_joint, target, tuning):
-        program = target.call(clusters, {**target.given, **z})
-        z, order, num = start_weights(keys[0], z, program, target)
+        program = target.call(margin_clusters, {**target.given, **z})
+        z, order, num = start_weights(keys[0], z, program)
         keys = random.split(keys[1], (len(order), 2))
 
         def visit(i: jax.Array, z: Sites) -> Sites:
             k = order[i]
             z = self._move(keys[i], z, target, k)
-            return {**z, SCORES: z[SCORES].at[:, k].set(program.margin.inputs @ z["eta"][k])}
+            return {**z, SCORES: z[SCORES].at[:, k].set(program.pays.inputs @ z["eta"][k])}
 
         z = lax.fori_loop(0, num, visit, z)
         return {site: value for site, value in z.items() if site != SCORES}, None
@@ -113,19 +106,12 @@ class ClusterWeights(Augmented):
         return jax.vmap(lambda k: self._identity(random.fold_in(key, k), z, target, k))(slots)
 
 
-def scale_of(z: Sites, X, *, prior_scale, **_) -> jax.Array:
-    """``sqrt(v)``."""
-    return jnp.asarray(prior_scale, z["eta"].dtype)
-
-
-def start_weights(key: jax.Array, z: Sites, program: Clusters, target) -> tuple[Sites, jax.Array, jax.Array]:
+def start_weights(key: jax.Array, z: Sites, program: Clusters) -> tuple[Sites, jax.Array, jax.Array]:
     """The sites with scores and fresh weights in empty slots; the slots, occupied ones first; how many those are."""
     occupied = counts_of(z["z"], program.num_slots) > 0
-    scale = target.call(scale_of, z)
-    fresh = scale * random.normal(key, z["eta"].shape, z["eta"].dtype)
+    fresh = program.pays.prior_scale * random.normal(key, z["eta"].shape, z["eta"].dtype)
     eta = jnp.where(occupied[:, None], z["eta"], fresh)
-    assert program.margin is not None
-    z = {**z, "eta": eta, SCORES: program.margin.inputs @ eta.T}
+    z = {**z, "eta": eta, SCORES: program.pays.inputs @ eta.T}
     return z, jnp.argsort(~occupied, stable=True), jnp.sum(occupied)
 
 
@@ -141,10 +127,9 @@ class PaperWeights(Move):
         super().__init__("eta", covered_by=PAPER_COVERED_BY)
 
     def step(self, keys, z, log_joint, target, tuning):
-        program = target.call(clusters, {**target.given, **z})
-        scale = target.call(scale_of, z)
-        z, order, num = start_weights(keys[0], z, program, target)
-        (A, c, ell), labels = program.margin, z["z"]
+        program = target.call(margin_clusters, {**target.given, **z})
+        z, order, num = start_weights(keys[0], z, program)
+        (A, c, ell, scale), labels = program.pays, z["z"]
         own = labels[:, None] == jnp.arange(program.num_slots)
         occupied = counts_of(labels, program.num_slots) > 0
         rival = jnp.argmax(jnp.where(occupied & ~own, z[SCORES], -jnp.inf), axis=1)
@@ -166,15 +151,14 @@ class PaperWeights(Move):
         return {site: value for site, value in z.items() if site != SCORES}, None
 
 
-def mixture(z: Sites, X, **settings) -> Mixture:
+@given(margin_clusters)
+def mixture(z: Sites, program: Clusters) -> Mixture:
     """The program to split-merge moves: the Gaussians integrated out, and the weights that pay for the margin.
 
     The weights of the clusters that a proposal makes are drawn from a t about a fit of them given all other clusters'
     weights. The first stage's guess is that a second cluster costs every datum the margin, and others little.
     """
-    program, scale = clusters(z, X, **settings), scale_of(z, X, **settings)
-    assert program.margin is not None
-    (A, c, ell), n = program.margin, len(program.data)
+    (A, c, ell, scale), n = program.pays, len(program.data)
 
     def draw(key: jax.Array, z: Sites, slots: jax.Array, now: jax.Array, then: jax.Array) -> tuple[Sites, jax.Array]:
         key_new, key_fresh = random.split(key)
@@ -182,7 +166,7 @@ def mixture(z: Sites, X, **settings) -> Mixture:
         def side(given: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
             groups, held = given
             labels = jnp.select([*groups], [*slots], z["z"])
-            return _weights(key_new, {**z, "z": labels}, program, scale, slots, jnp.any(groups, 1), held)
+            return _weights(key_new, {**z, "z": labels}, program, slots, jnp.any(groups, 1), held)
 
         # One after the other, which compiles once.
         drawn, logs = lax.map(side, (jnp.stack([then, now]), jnp.array([False, True])))
@@ -216,7 +200,7 @@ class Gather(Move):
 
     def step(self, keys, z, log_joint, target, tuning):
         key_slot, key_order, key_scatter, key_accept = keys
-        program, labels = target.call(clusters, {**target.given, **z}), z["z"]
+        program, labels = target.call(margin_clusters, {**target.given, **z}), z["z"]
         n, num_slots = len(labels), program.num_slots
         one, single = jnp.full_like(labels, random.randint(key_slot, (), 0, num_slots)), jnp.all(labels == labels[0])
         order, height = random.permutation(key_order, n), jnp.log(random.uniform(key_accept, (), program.data.dtype))
@@ -269,14 +253,13 @@ def scatter(
 
 
 def _weights(
-    key: jax.Array, z: Sites, program: Clusters, scale: jax.Array, slots: jax.Array, free: jax.Array, held: jax.Array
+    key: jax.Array, z: Sites, program: Clusters, slots: jax.Array, free: jax.Array, held: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     """Weights (g, p) of the ``free`` among g slots, and the log of margin times prior over the proposal's density.
 
     :param held: take the current weights for the draw, as the way back does.
     """
-    assert program.margin is not None
-    (A, c, ell), labels, p = program.margin, z["z"], z["eta"].shape[1]
+    (A, c, ell, scale), labels, p = program.pays, z["z"], z["eta"].shape[1]
     occupied = counts_of(labels, program.num_slots) > 0
     scores = A @ z["eta"].T
     own = labels[:, None] == jnp.arange(program.num_slots)
@@ -326,12 +309,6 @@ def fit_margin(
     own = mine.astype(A.dtype)
     offsets = jnp.where(free, ell * (1 - own), -jnp.inf)
 
-    def spread(root: jax.Array) -> jax.Array:
-        roots = root.reshape(g, p, g * p)
-        roots = roots - roots.mean(0)
-        covariance = jnp.einsum("ldr,ler->de", roots, roots) / g
-        return jnp.sqrt(jnp.sum((A @ covariance) * A, axis=1))
-
     def derivatives(m: jax.Array, s: jax.Array) -> tuple[jax.Array, jax.Array]:
         temperature = jnp.sqrt(6.0) / jnp.pi * s[:, None]
         values = jnp.concatenate([A @ m.reshape(g, p).T + offsets, fixed[:, None]], axis=1)
@@ -341,11 +318,7 @@ def fit_margin(
         hessian = jnp.einsum("nd,njk,ne->jdke", A, curvature, A, optimize="optimal")
         return jnp.ravel(gradient), hessian.reshape(g * p, g * p)
 
-    def change(w: jax.Array) -> jax.Array:
-        return jnp.max(jnp.abs(A @ w.reshape(g, p).T), axis=1)
-
-    distance = jnp.where(jnp.any(A != 0, axis=1), ell, 0.0).astype(A.dtype)  # a row of zeros has no kink
-    return newton(change, spread, derivatives, distance, g * p, precision)
+    return newton(*scores_of(A, g, ell), derivatives, g * p, precision)
 
 
 def dpmmgm_collapsed(
@@ -363,9 +336,9 @@ def dpmmgm_collapsed(
     if variant not in ("exact", "paper"):
         raise ValueError(f'variant must be "exact" or "paper", found {variant!r}')
     moves = [
-        *dpgmm.hyper_moves(),
+        *gaussian_hyper.hyper_moves(),
         ClusterWeights(overrelaxation) if variant == "exact" else PaperWeights(),
-        CollapsedSweep(clusters, covered_by=COVERED_BY),
+        CollapsedSweep(margin_clusters, covered_by=COVERED_BY),
         *([SplitMerge(mixture, ("z", "eta"), split_merge, covered_by=COVERED_BY), Gather()] if split_merge else []),
     ]
     name = "dpmmgm collapsed" + (", the paper's step" if variant == "paper" else "")

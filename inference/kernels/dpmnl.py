@@ -6,6 +6,8 @@ are not: empty slots serve as auxiliary components (Neal's algorithm 8), and coe
 """
 
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,13 +19,15 @@ from numpyro.distributions import Distribution
 from ...models.dpmnl import dpmnl, prior_of_inputs
 from ...models.laws.arguments import check_features, check_labels
 from ..engine.kernel import MoveKernel
-from ..engine.move import Augmented, CommonShift, Conditional
+from ..engine.move import CommonShift, Conditional
 from ..engine.predictions import PREDICT_BLOCK, Prediction, check_draws, new_inputs
 from ..engine.target import Sites
 from ..moves.fits import inverse_root
+from ..moves.given import given
+from ..moves.hyper import concentration_move, value_of
 from ..moves.labels import Mixture, Part, Sweep, cluster_sums, counts_of, num_occupied
 from ..moves.row_slices import Rows, RowSlices
-from .isvm import alpha_auxiliary, alpha_given_auxiliary, there, value_of
+from ..moves.weights import shift_law
 
 COVERED_BY = "tests/inference/kernels/test_dpmnl.py::test_partitions_by_enumeration"
 COEFFICIENTS_COVERED_BY = "tests/inference/kernels/test_dpmnl.py::test_coefficients_by_quadrature"
@@ -34,25 +38,39 @@ SLICE_STEPS = 2
 """Slice steps about each fit, which cost less than the fit."""
 
 
-def mixture(
-    z: Sites,
-    X,
-    y,
-    *,
-    num_classes,
-    max_clusters,
-    concentration,
-    prior_scale,
-    prior_mean,
-    prior_count,
-    variance_shape,
-    variance_scale,
-    intercept,
-) -> Mixture:
+class Logits(NamedTuple):
+    """The program to its conditionals: inputs (n, d), the logits' inputs (n, p), labels (n,), settings.
+
+    ``prior`` of the inputs' means and variances is ``m`` (d,), ``k0``, ``a`` and ``b`` (d,).
+    """
+
+    X: jax.Array
+    A: jax.Array
+    y: jax.Array
+    prior: tuple[jax.Array, jax.Array, jax.Array, jax.Array]
+    concentration: jax.Array
+    prior_scale: Any
+    num_slots: int
+
+
+def logits(z: Sites, X, y, **settings) -> Logits:
+    """From the program's call."""
+    s = SimpleNamespace(**settings)
+    A, X = check_features(X, intercept=s.intercept), check_features(X)
+    prior = prior_of_inputs(X, s.prior_mean, s.prior_count, s.variance_shape, s.variance_scale)
+    y = check_labels(y, len(A), z["beta"].shape[1])[0]
+    return Logits(X, A, y, prior, value_of("concentration", s.concentration, z), s.prior_scale, s.max_clusters)
+
+
+@given(logits)
+def mixture(z: Sites, program: Logits) -> Mixture:
     """The program to the assignment moves: a normal that generates inputs, logits that generate labels."""
-    A, y = _logit_data(X, y, z, intercept)
-    X = check_features(X)
-    prior = prior_of_inputs(X, prior_mean, prior_count, variance_shape, variance_scale)
+    parts = inputs_part(program.prior), logits_part(z["beta"].shape[1:], program.prior_scale)
+    return Mixture((program.X, program.A, program.y), program.concentration, parts)
+
+
+def inputs_part(prior: tuple[jax.Array, jax.Array, jax.Array, jax.Array]) -> Part:
+    """The normal of a slot, integrated out where the slot is empty."""
     m, k0, a, b = prior
 
     def log_inputs(sites: Sites, data: tuple) -> jax.Array:
@@ -64,25 +82,23 @@ def mixture(
         sigma2 = dist.InverseGamma(a + 0.5, b + k0 * (x - m) ** 2 / (2 * (k0 + 1))).to_event(1)
         return {"sigma2": sigma2, "mu": lambda sites: mean_law((k0 * m + x) / (k0 + 1), sites["sigma2"], k0 + 1)}
 
-    def log_logits(sites: Sites, data: tuple) -> jax.Array:
+    def mean_given_variance(sites: Sites) -> Distribution:
+        return mean_law(m, sites["sigma2"], k0)
+
+    laws = {"sigma2": dist.InverseGamma(a, b).to_event(1), "mu": mean_given_variance}
+    return Part(("sigma2", "mu"), log_inputs, laws, lambda data: log_student(prior, data[0]), inputs_given_datum)
+
+
+def logits_part(shape: tuple[int, ...], prior_scale: Any) -> Part:
+    """The coefficients of a slot, of this shape."""
+
+    def log_softmax(sites: Sites, data: tuple) -> jax.Array:
         _, A, y = data
         scores = jnp.einsum("kld,nd->kln", sites["beta"], A)
         own = jnp.arange(scores.shape[1])[:, None] == y
         return jnp.sum(jnp.where(own, scores, 0.0), axis=1) - jax.nn.logsumexp(scores, axis=1)
 
-    inputs = Part(
-        ("sigma2", "mu"),
-        log_inputs,
-        {
-            "sigma2": dist.InverseGamma(a, b).to_event(1),
-            "mu": lambda sites: mean_law(m, sites["sigma2"], k0),
-        },
-        lambda data: log_student(prior, data[0]),
-        inputs_given_datum,
-    )
-    shape = z["beta"].shape[1:]
-    logits = Part(("beta",), log_logits, {"beta": dist.Normal(0.0, prior_scale).expand(shape).to_event(2)})
-    return Mixture((X, A, y), value_of("concentration", concentration, z), (inputs, logits))
+    return Part(("beta",), log_softmax, {"beta": dist.Normal(0.0, prior_scale).expand(shape).to_event(2)})
 
 
 def log_normal(mu: jax.Array, sigma2: jax.Array, X: jax.Array) -> jax.Array:
@@ -102,45 +118,43 @@ def mean_law(mean: jax.Array, sigma2: jax.Array, count: jax.Array) -> Distributi
     return dist.Normal(mean, jnp.sqrt(sigma2 / count)).to_event(1)
 
 
-def sigma2_given_mu(
-    rest: Sites, X, y, *, max_clusters, prior_mean, prior_count, variance_shape, variance_scale, **_
-) -> Distribution:
+@given(logits)
+def sigma2_given_mu(rest: Sites, program: Logits) -> Distribution:
     """``IG(a + (n_k + 1)/2, b + half the squares about mu_k, and of mu_k about m)``."""
-    X = check_features(X)
-    m, k0, a, b = prior_of_inputs(X, prior_mean, prior_count, variance_shape, variance_scale)
-    mu, counts = rest["mu"], counts_of(rest["z"], max_clusters)
-    squares = cluster_sums(rest["z"], (X - mu[rest["z"]]) ** 2, max_clusters) + k0 * (mu - m) ** 2
+    X, M, (m, k0, a, b) = program.X, program.num_slots, program.prior
+    mu, counts = rest["mu"], counts_of(rest["z"], M)
+    squares = cluster_sums(rest["z"], (X - mu[rest["z"]]) ** 2, M) + k0 * (mu - m) ** 2
     return dist.InverseGamma((a + (counts + 1) / 2)[:, None], b + squares / 2).to_event(2)
 
 
-def mu_given_sigma2(
-    rest: Sites, X, y, *, max_clusters, prior_mean, prior_count, variance_shape, variance_scale, **_
-) -> Distribution:
+@given(logits)
+def mu_given_sigma2(rest: Sites, program: Logits) -> Distribution:
     """``N((k0 m + sum x)/(k0 + n_k), sigma2_k/(k0 + n_k))``."""
-    X = check_features(X)
-    m, k0 = prior_of_inputs(X, prior_mean, prior_count, variance_shape, variance_scale)[:2]
-    count = (k0 + counts_of(rest["z"], max_clusters))[:, None]
-    return mean_law((k0 * m + cluster_sums(rest["z"], X, max_clusters)) / count, rest["sigma2"], count).to_event(1)
+    m, k0, *_ = program.prior
+    count = (k0 + counts_of(rest["z"], program.num_slots))[:, None]
+    mean = (k0 * m + cluster_sums(rest["z"], program.X, program.num_slots)) / count
+    return mean_law(mean, rest["sigma2"], count).to_event(1)
 
 
-def class_beta(l, z: Sites, X, y, *, max_clusters, prior_scale, intercept, **_) -> Rows:
+@given(logits)
+def class_beta(l: jax.Array, z: Sites, program: Logits) -> Rows:
     """The coefficients of class ``l`` in every slot given those of the other classes: logistic regressions.
 
     With ``tau_i`` the log-sum-exp of the other classes' scores, ``psi_i = beta_l'a_i - tau_i`` and ``t_i = 1[y_i = l]``
     the log likelihood is ``sum t_i psi_i - log(1 + exp(psi_i))``.
     """
-    A, y = _logit_data(X, y, z, intercept)
-    labels, t = z["z"], (y == l).astype(A.dtype)
+    A, labels, M = program.A, z["z"], program.num_slots
+    t = (program.y == l).astype(A.dtype)
     scores = jnp.einsum("nd,nld->nl", A, z["beta"][labels])
     tau = jax.nn.logsumexp(jnp.where(jnp.arange(scores.shape[1]) == l, -jnp.inf, scores), axis=1)
-    precision = jnp.asarray(prior_scale, A.dtype) ** -2.0
+    precision = jnp.asarray(program.prior_scale, A.dtype) ** -2.0
 
     def log_density(beta: jax.Array) -> jax.Array:
         psi = jnp.sum(A * beta[labels], axis=1) - tau
         terms = t * psi - jax.nn.softplus(psi)
-        return jax.ops.segment_sum(terms, labels, max_clusters) - precision / 2 * jnp.sum(beta**2, axis=1)
+        return jax.ops.segment_sum(terms, labels, M) - precision / 2 * jnp.sum(beta**2, axis=1)
 
-    return Rows(log_density, *fit_logits(labels, A, tau, t, precision, max_clusters))
+    return Rows(log_density, *fit_logits(labels, A, tau, t, precision, M))
 
 
 def fit_logits(
@@ -193,14 +207,7 @@ def fit_logits(
 
 def mean_beta(z: Sites, X, y, *, prior_scale, **_) -> Distribution:
     """``N(0, nu^2/L I)`` in every slot: a shift common to all classes changes no probability."""
-    slots, L, d = z["beta"].shape
-    return dist.Normal(0.0, prior_scale / L**0.5).expand([slots, d]).to_event(2)
-
-
-def _logit_data(X: ArrayLike, y: ArrayLike, z: Sites, intercept: bool) -> tuple[jax.Array, jax.Array]:
-    """The logits' inputs (n, d or d + 1) and the labels (n,)."""
-    A = check_features(X, intercept=intercept)
-    return A, check_labels(y, len(A), z["beta"].shape[1])[0]
+    return shift_law(z["beta"], prior_scale)
 
 
 def dpmnl_collapsed(model: Callable = dpmnl) -> MoveKernel:
@@ -213,7 +220,7 @@ def dpmnl_collapsed(model: Callable = dpmnl) -> MoveKernel:
         Conditional("mu", mu_given_sigma2),
         RowSlices("beta", class_beta, num_steps=SLICE_STEPS, covered_by=COEFFICIENTS_COVERED_BY),
         CommonShift("beta", mean_beta),
-        Augmented("concentration", alpha_auxiliary, alpha_given_auxiliary, when=there),
+        concentration_move(),
         Sweep(mixture, ("z", "sigma2", "mu"), covered_by=COVERED_BY),
     ]
     return MoveKernel(model, moves, name="dpmnl collapsed", num_active=num_occupied)

@@ -4,33 +4,32 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
-import numpyro.distributions as dist
 from jax import lax, random
 from jax.scipy.special import gammaln
 from jax.typing import ArrayLike
 from numpyro.distributions import Distribution
 
-from ...models import HingeOmega, InformationNormal, ilsvm
+from ...models import ilsvm
 from ...models.ilsvm import appended_inputs
 from ...models.laws.arguments import check_features, check_labels
 from ..engine.kernel import MoveKernel
 from ..engine.move import Augmented, CommonShift, Conditional, Move
-from ..engine.predictions import Prediction
+from ..engine.predictions import Prediction, check_feature_draws
 from ..engine.target import Sites
-from ..moves.augmentation import weight_information
 from ..moves.features import (
-    FeatureFlips,
+    FeatureMargin,
     Features,
-    FeatureSweep,
-    Margin,
-    alpha_given_features,
+    concentration_of_buffet,
+    integrated_moves,
+    linear_gaussian,
     loadings_given_features,
     num_features,
 )
+from ..moves.given import given
+from ..moves.hyper import value_of
 from ..moves.slices import Rescale
 from ..moves.sticks import StickSlices
-from . import ibp, multiclass_svm
-from .isvm import there, value_of
+from ..moves.weights import ClassHinges, Hinges, mean_eta, of_rows
 
 COVERED_BY = "tests/inference/kernels/test_ilsvm.py::test_features_by_enumeration"
 
@@ -39,16 +38,16 @@ OWN = 8
 
 
 def features(z: Sites, X, y, *, cost, ell, extra_features, intercept, **settings) -> Features:
-    """The program to the moves over features: that of ``ibp`` with a margin."""
-    program = ibp.features(z, X, **settings)
+    """The program to the moves over features: linear and Gaussian, with a margin."""
+    program = linear_gaussian(z, X, **settings)
     if y is None:
         return program
     y = check_labels(y, len(program.rows), len(z["eta"]))[0]
     appended = appended_inputs(program.rows, extra_features, intercept)
-    return program._replace(margin=class_margin(z["eta"], z["Z"].shape[1], appended, y, cost, ell))
+    return program._replace(margin=label_margin(z["eta"], z["Z"].shape[1], appended, y, cost, ell))
 
 
-def class_margin(eta: jax.Array, num_slots: int, appended: jax.Array, y: jax.Array, cost, ell) -> Margin:
+def label_margin(eta: jax.Array, num_slots: int, appended: jax.Array, y: jax.Array, cost, ell) -> FeatureMargin:
     """``-2 c [max_y (ell 1[y != y_n] + s_y) - s_{y_n}]``: a row of ``Z`` has a say in the scores of its datum."""
     weights, base = eta[:, :num_slots].T, appended @ eta[:, num_slots:].T
 
@@ -56,7 +55,7 @@ def class_margin(eta: jax.Array, num_slots: int, appended: jax.Array, y: jax.Arr
         own = jnp.arange(s.shape[-1]) == y[i]
         return -2 * cost * (jnp.max(s + ell * ~own, axis=-1) - jnp.sum(jnp.where(own, s, 0.0), axis=-1))
 
-    return Margin(
+    return FeatureMargin(
         lambda Z: Z @ weights + base,
         lambda scores, i: scores[i],
         lambda scores, i, new: scores.at[i].set(new),
@@ -66,29 +65,24 @@ def class_margin(eta: jax.Array, num_slots: int, appended: jax.Array, y: jax.Arr
     )
 
 
-def rows(k, z: Sites, X, y, *, ell, extra_features, intercept, **_) -> tuple[jax.Array, jax.Array]:
-    """``zeta_n = tau_n - a_n'eta_k`` with ``a_n = +-g_n``, given the other classes' weights."""
+W_given_Z = given(features)(loadings_given_features)
+
+
+def classes(z: Sites, X, y, *, cost, ell, prior_scale, extra_features, intercept, **_) -> ClassHinges:
+    """The program to the conditional of ``eta``: a classifier of features and what is appended to them."""
     X = check_features(X)
     inputs = jnp.concatenate([z["Z"].astype(X.dtype), appended_inputs(X, extra_features, intercept)], axis=1)
-    return multiclass_svm.rows(k, z["eta"], inputs, y, ell, intercept=False)
+    y = check_labels(y, len(X), len(z["eta"]))[0]
+    return ClassHinges(inputs, y, cost, ell, jnp.asarray(prior_scale, X.dtype) ** -2.0)
 
 
-def omega_given_eta(k, z: Sites, X, y, *, cost, **settings) -> HingeOmega:
-    """``1/omega_n ~ IG(1/(c|zeta_n|), 1)`` for the hinge that the loss is in ``eta_k``."""
-    A, tau = rows(k, z, X, y, **settings)
-    return HingeOmega(cost * jnp.abs(tau - A @ z["eta"][k])).to_event(1)
+@given(classes)
+def hinges(k: jax.Array, z: Sites, program: ClassHinges) -> Hinges:
+    """``zeta_i = tau_i - a_i'eta_k`` with ``a_i = +-g_i``, given the other classes' weights."""
+    return program.of_class(k, z["eta"])
 
 
-def eta_given_omega(k, omega: jax.Array, z: Sites, X, y, *, cost, prior_scale, **settings) -> InformationNormal:
-    """``N(P^-1 h, P^-1)``: ``P = I/nu^2 + c^2 sum g g'/omega``; where no datum has a feature, the prior."""
-    A, tau = rows(k, z, X, y, **settings)
-    return InformationNormal(*weight_information(A, tau, omega, cost, jnp.asarray(prior_scale, A.dtype) ** -2.0))
-
-
-def mean_eta(z: Sites, X, y, *, prior_scale, **_) -> Distribution:
-    """``N(0, nu^2/L I)``: a shift common to all classes changes no loss."""
-    L, p = z["eta"].shape
-    return dist.Normal(0.0, prior_scale / L**0.5).expand([p]).to_event(1)
+omega_given_eta, eta_given_omega = of_rows(hinges)
 
 
 def ilsvm_collapsed(model: Callable = ilsvm, *, overrelaxation: float = 0.5) -> MoveKernel:
@@ -99,36 +93,27 @@ def ilsvm_collapsed(model: Callable = ilsvm, *, overrelaxation: float = 0.5) -> 
     :param model: the program, with structural options bound: ``functools.partial(ilsvm, max_features=64)``.
     :param overrelaxation: of the weights' draws.
     """
-    moves = [
-        *_weights(overrelaxation),
-        FeatureSweep(features, covered_by=COVERED_BY),
-        FeatureFlips(features, covered_by=COVERED_BY),
-    ]
-    return MoveKernel(model, moves, name="ilsvm collapsed", num_active=num_features)
+    return _kernel(model, overrelaxation, integrated_moves(features, COVERED_BY), "ilsvm collapsed")
 
 
 def ilsvm_slice(model: Callable = ilsvm, *, overrelaxation: float = 0.5) -> MoveKernel:
     """Slice sampling of the sticks given the loadings, all rows of a feature at once; loadings; weights.
 
-    :param model: the program, with structural options bound: ``functools.partial(ilsvm, max_features=64)``.
-    :param overrelaxation: of the weights' draws.
+    :param model: it and ``overrelaxation`` as for :func:`ilsvm_collapsed`.
     """
+    moves = [StickSlices(features, covered_by=COVERED_BY), Conditional("W", W_given_Z)]
+    return _kernel(model, overrelaxation, moves, "ilsvm slice")
+
+
+def _kernel(model: Callable, overrelaxation: float, of_features: list[Move], name: str) -> MoveKernel:
     moves = [
-        *_weights(overrelaxation),
-        StickSlices(features, covered_by=COVERED_BY),
-        Conditional("W", loadings_given_features(features)),
-    ]
-    return MoveKernel(model, moves, name="ilsvm slice", num_active=num_features)
-
-
-def _weights(overrelaxation: float) -> list[Move]:
-    """The moves of the weights, and of ``alpha``."""
-    return [
         Augmented("eta", omega_given_eta, eta_given_omega, rows=True, overrelaxation=overrelaxation),
         CommonShift("eta", mean_eta),
         Rescale("eta"),
-        Conditional("concentration", alpha_given_features, when=there),
+        concentration_of_buffet(),
+        *of_features,
     ]
+    return MoveKernel(model, moves, name=name, num_active=num_features)
 
 
 def ilsvm_predict(
@@ -209,19 +194,3 @@ def ilsvm_predict(
     if each:
         return Prediction(jnp.argmax(every[0], axis=-1), *every)
     return Prediction(jnp.argmax(f, axis=1), f / num, votes / num)
-
-
-def check_feature_draws(draws: Sites, has_prior: bool = False) -> Sites:
-    """The draws as arrays, if they have the sites of a feature model, one leading axis, and a free slot."""
-    sites = ("Z", "W", "eta")
-    if missing := [site for site in sites if site not in draws]:
-        raise ValueError(f"draws must hold the sites {', '.join(sites)}, found no {', '.join(missing)}")
-    if jnp.ndim(draws["Z"]) != 3:
-        raise ValueError(f"draws must have one leading axis, found Z of shape {jnp.shape(draws['Z'])}; flatten chains")
-    if has_prior and "concentration" not in draws:
-        raise ValueError("concentration has a prior but draws have no site for it; give a number")
-    M = jnp.shape(draws["Z"])[2]
-    if jnp.any(jnp.sum(jnp.any(jnp.asarray(draws["Z"]) > 0, axis=1), axis=1) == M):
-        raise ValueError(f"draws fill their buffer of {M} slots, so they may be truncated; raise max_features")
-    names = [*sites, *(["concentration"] if "concentration" in draws else [])]
-    return {site: jnp.asarray(draws[site]) for site in names}

@@ -6,6 +6,8 @@ by the augmentation of the SVMs, all clusters at once. Slots without data are dr
 
 import functools
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,17 +18,20 @@ from jax.typing import ArrayLike
 from numpyro.distributions import Distribution
 from numpyro.distributions.transforms import ReshapeTransform
 
-from ...models import HingeNormal, HingeOmega, InformationNormal, isvm
+from ...models import HingeNormal, isvm
 from ...models.laws.arguments import check_features, check_labels
-from ...models.laws.families import Family, family
+from ...models.laws.families import Family, Gaussian, family
 from ..engine.kernel import MoveKernel
 from ..engine.move import Augmented, CommonShift, Conditional, Move
 from ..engine.predictions import PREDICT_BLOCK, Prediction, check_draws, new_inputs
 from ..engine.target import Sites
 from ..moves.augmentation import class_rows
 from ..moves.fits import fit_classes, fit_rows
+from ..moves.given import given
+from ..moves.hyper import concentration_move, conjugate, there, value_of
 from ..moves.labels import Mixture, Part, SliceAssignment, Sweep, cluster_sums, counts_of, num_occupied
 from ..moves.split_merge import SplitMerge
+from ..moves.weights import GroupHinges, mean_eta, of_rows, of_weights
 
 COVERED_BY = "tests/inference/kernels/test_isvm.py::test_partitions_by_enumeration"
 
@@ -36,6 +41,56 @@ DEGREES_OF_FREEDOM = 30
 """Of the t's that split-merge moves propose classifiers from."""
 ROUGH = 0.1
 """The tolerance of their fits: a finer one is hardly accepted more often, and takes several times as long."""
+
+
+class Means(NamedTuple):
+    """What generates inputs (n, d): a family, the sums and the size that its prior is worth, and the variance."""
+
+    X: jax.Array
+    law: Family
+    tau: jax.Array
+    worth: jax.Array
+    variance: Any
+
+
+class Classifiers(NamedTuple):
+    """The program to its conditionals: what generates inputs, classifiers' inputs (n, p), labels (n,), settings."""
+
+    means: Means
+    A: jax.Array
+    y: jax.Array
+    num_classes: int
+    num_slots: int
+    concentration: jax.Array
+    cost: Any
+    ell: Any
+    prior_scale: Any
+
+    @property
+    def precision(self) -> jax.Array:
+        """``1/nu^2``."""
+        return jnp.asarray(self.prior_scale, self.A.dtype) ** -2.0
+
+    def log_margin(self, eta: jax.Array, data: tuple) -> jax.Array:
+        """(K, n) ``-2 c`` times the loss of data under each slot's classifier."""
+        _, A, y = data
+        if eta.ndim == 2:
+            return -2 * self.cost * jnp.maximum(self.ell - (2 * y - 1) * (eta @ A.T), 0.0)
+        scores = jnp.einsum("kld,nd->kln", eta, A)
+        own = jnp.arange(scores.shape[1])[:, None] == y
+        best = jnp.max(scores + self.ell * ~own, axis=1)
+        return -2 * self.cost * (best - jnp.sum(jnp.where(own, scores, 0.0), axis=1))
+
+
+def classifiers(z: Sites, X, y, **settings) -> Classifiers:
+    """From the program's call; where ``eta`` is being drawn there are two classes."""
+    s = SimpleNamespace(**settings)
+    A, X = check_features(X, intercept=s.intercept), check_features(X)
+    L = z["eta"].shape[1] if "eta" in z and several_classes(z) else 2
+    law, variance = family(s.likelihood), value_of("variance", s.variance, z)
+    means = Means(X, law, *law.prior(X.shape[1], X.dtype, s.prior_mean, s.prior_count), variance)
+    alpha = value_of("concentration", s.concentration, z)
+    return Classifiers(means, A, check_labels(y, len(X), L)[0], L, s.max_clusters, alpha, s.cost, s.ell, s.prior_scale)
 
 
 def two_classes(z: Sites) -> bool:
@@ -48,113 +103,19 @@ def several_classes(z: Sites) -> bool:
     return z["eta"].ndim == 3
 
 
-def num_classes_of(z: Sites) -> int:
-    """``L``."""
-    return 2 if two_classes(z) else z["eta"].shape[1]
-
-
-def inputs(X: ArrayLike, y: ArrayLike, z: Sites, intercept: bool) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """The clustering's inputs (n, d), the classifiers' (n, d or d + 1), and the labels (n,)."""
-    A, X = check_features(X, intercept=intercept), check_features(X)
-    return X, A, check_labels(y, len(X), num_classes_of(z))[0]
-
-
-def components(
-    X: jax.Array, z: Sites, likelihood, variance, prior_mean, prior_count
-) -> tuple[Family, jax.Array, jax.Array, jax.Array]:
-    """The family, the sums and the size that its prior is worth, and the variance."""
-    law = family(likelihood)
-    return law, *law.prior(X.shape[1], X.dtype, prior_mean, prior_count), value_of("variance", variance, z)
-
-
-def value_of(name: str, value: ArrayLike | Distribution, z: Sites) -> jax.Array:
-    """A hyper-parameter: the site where it has a prior, the value given where not."""
-    return z[name] if name in z else jnp.asarray(value, jnp.result_type(float))
-
-
-def mixture(
-    z: Sites,
-    X,
-    y,
-    *,
-    likelihood,
-    num_classes,
-    max_clusters,
-    concentration,
-    cost,
-    ell,
-    prior_scale,
-    intercept,
-    variance,
-    prior_mean,
-    prior_count,
-) -> Mixture:
+@given(classifiers)
+def mixture(z: Sites, program: Classifiers) -> Mixture:
     """The program to the assignment moves: a mean that generates inputs, a classifier that pays the hinge."""
-    X, A, y = inputs(X, y, z, intercept)
-    means = means_part(X, z, likelihood, variance, prior_mean, prior_count)
-
-    def log_margin(sites: Sites, data: tuple) -> jax.Array:
-        _, A, y = data
-        if two_classes(z):
-            return -2 * cost * jnp.maximum(ell - (2 * y - 1) * (sites["eta"] @ A.T), 0.0)
-        scores = jnp.einsum("kld,nd->kln", sites["eta"], A)
-        own = jnp.arange(scores.shape[1])[:, None] == y
-        return -2 * cost * (jnp.max(scores + ell * ~own, axis=1) - jnp.sum(jnp.where(own, scores, 0.0), axis=1))
-
-    def one_datum(data: tuple) -> HingeNormal:
-        """The classifier of a new cluster given its datum, normalised in closed form for two classes."""
-        _, A, y = data
-        return HingeNormal((2 * y - 1)[:, None] * A, cost, ell, prior_scale)
-
-    def classifier_of_cluster(weights: jax.Array, data: tuple) -> dict[str, Distribution]:
-        """A heavy-tailed stand-in for the classifier's posterior: Student's t about the Gaussian fit."""
-        _, A, y = data
-        A, precision = weights[:, None] * A, jnp.asarray(prior_scale, A.dtype) ** -2.0
-        if two_classes(z):
-            fit = fit_rows((2 * y - 1)[:, None] * A, weights * ell, cost, precision, ROUGH)
-            return {"eta": dist.MultivariateStudentT(DEGREES_OF_FREEDOM, *fit)}
-        shape = z["eta"].shape[1:]
-        flat = dist.MultivariateStudentT(
-            DEGREES_OF_FREEDOM, *fit_classes(A, y, num_classes_of(z), cost, ell, precision, ROUGH)
-        )
-        return {"eta": dist.TransformedDistribution(flat, ReshapeTransform(shape, (flat.event_shape[0],)))}
-
-    def guess(weights: jax.Array, data: tuple) -> jax.Array:
-        """Log evidence of a cluster's labels: the log density at the EM step from zero weights."""
-        _, A, y = data
-        zeros = jnp.zeros((len(y), num_classes_of(z)), A.dtype)
-        if two_classes(z):
-            sgn, tau = (2 * y - 1)[:, None], ell
-        else:
-            sgn, tau = jax.vmap(lambda k: class_rows(zeros, y, k, ell), out_axes=1)(jnp.arange(num_classes_of(z)))
-        A, precision = weights[:, None] * A, jnp.asarray(prior_scale, A.dtype) ** -2.0
-        root = jnp.linalg.cholesky(cost / ell * A.T @ A + precision * jnp.eye(A.shape[1], dtype=A.dtype))
-        eta = cho_solve((root, True), A.T @ (cost * sgn * (1 + tau / ell))).T
-        log_loss = log_margin({"eta": eta if two_classes(z) else eta[None]}, data)[0]
-        return weights @ log_loss - precision * jnp.sum(eta**2) / 2
-
-    prior = {"eta": dist.Normal(0.0, prior_scale).expand(z["eta"].shape[1:]).to_event(z["eta"].ndim - 1)}
-    if two_classes(z):
-        classifiers = Part(
-            ("eta",),
-            log_margin,
-            prior,
-            lambda data: one_datum(data).log_normaliser,
-            lambda data: {"eta": one_datum(data)},
-            classifier_of_cluster,
-            guess=guess,
-        )
-    else:
-        classifiers = Part(("eta",), log_margin, prior, cluster=classifier_of_cluster, guess=guess)
-    alpha = value_of("concentration", concentration, z)
-    return Mixture((X, A, y), alpha, (means, classifiers), (y, 2 * cost * ell))
+    data, loss = (program.means.X, program.A, program.y), 2 * program.cost * program.ell
+    parts = means_part(program.means), classifiers_part(program, z["eta"].shape[1:])
+    return Mixture(data, program.concentration, parts, (program.y, loss))
 
 
-def means_part(X: jax.Array, z: Sites, likelihood, variance, prior_mean, prior_count) -> Part:
+def means_part(means: Means) -> Part:
     """What the components' means say of inputs, conjugate to an exponential family."""
-    law, tau, count, variance = components(X, z, likelihood, variance, prior_mean, prior_count)
+    X, law, tau, count, variance = means
     # Densities do not change under a shift of a Gaussian, and single precision keeps more digits about the middle.
-    origin = X.mean(0) if likelihood == "gaussian" else jnp.zeros_like(tau)
+    origin = X.mean(0) if isinstance(law, Gaussian) else jnp.zeros_like(tau)
     start = tau - count * origin
 
     def log_likelihood(sites: Sites, data: tuple) -> jax.Array:
@@ -182,103 +143,85 @@ def means_part(X: jax.Array, z: Sites, likelihood, variance, prior_mean, prior_c
     return Part(("mu",), log_likelihood, prior, log_marginal, given_datum, given_cluster, evidence)
 
 
-def mu_given_z(z: Sites, X, y, *, likelihood, max_clusters, variance, prior_mean, prior_count, **_) -> Distribution:
+def classifiers_part(program: Classifiers, shape: tuple[int, ...]) -> Part:
+    """What a slot's classifiers, of this shape, pay for labels."""
+    L, cost, ell, binary = program.num_classes, program.cost, program.ell, len(shape) == 1
+
+    def log_margin(sites: Sites, data: tuple) -> jax.Array:
+        return program.log_margin(sites["eta"], data)
+
+    def one_datum(data: tuple) -> HingeNormal:
+        """The classifier of a new cluster given its datum, normalised in closed form for two classes."""
+        _, A, y = data
+        return HingeNormal((2 * y - 1)[:, None] * A, cost, ell, program.prior_scale)
+
+    def given_cluster(weights: jax.Array, data: tuple) -> dict[str, Distribution]:
+        """A heavy-tailed stand-in for the classifier's posterior: Student's t about the Gaussian fit."""
+        _, A, y = data
+        A = weights[:, None] * A
+        if binary:
+            fit = fit_rows((2 * y - 1)[:, None] * A, weights * ell, cost, program.precision, ROUGH)
+            return {"eta": dist.MultivariateStudentT(DEGREES_OF_FREEDOM, *fit)}
+        fit = fit_classes(A, y, L, cost, ell, program.precision, ROUGH)
+        flat = dist.MultivariateStudentT(DEGREES_OF_FREEDOM, *fit)
+        return {"eta": dist.TransformedDistribution(flat, ReshapeTransform(shape, (flat.event_shape[0],)))}
+
+    def guess(weights: jax.Array, data: tuple) -> jax.Array:
+        """Log evidence of a cluster's labels: the log density at the EM step from zero weights."""
+        _, A, y = data
+        zeros = jnp.zeros((len(y), L), A.dtype)
+        if binary:
+            sgn, tau = (2 * y - 1)[:, None], ell
+        else:
+            sgn, tau = jax.vmap(lambda k: class_rows(zeros, y, k, ell), out_axes=1)(jnp.arange(L))
+        A, precision = weights[:, None] * A, program.precision
+        root = jnp.linalg.cholesky(cost / ell * A.T @ A + precision * jnp.eye(A.shape[1], dtype=A.dtype))
+        eta = cho_solve((root, True), A.T @ (cost * sgn * (1 + tau / ell))).T
+        log_loss = program.log_margin(eta if binary else eta[None], data)[0]
+        return weights @ log_loss - precision * jnp.sum(eta**2) / 2
+
+    prior = {"eta": dist.Normal(0.0, program.prior_scale).expand(shape).to_event(len(shape))}
+    part = Part(("eta",), log_margin, prior, cluster=given_cluster, guess=guess)
+    if not binary:
+        return part
+    return part._replace(
+        log_marginal=lambda data: one_datum(data).log_normaliser, posterior=lambda data: {"eta": one_datum(data)}
+    )
+
+
+@given(classifiers)
+def mu_given_z(z: Sites, program: Classifiers) -> Distribution:
     """``q(mu_k | z)``, equation (14): the conjugate prior with the cluster's sums and size added."""
-    X = check_features(X)
-    law, tau, count, variance = components(X, z, likelihood, variance, prior_mean, prior_count)
-    sums = cluster_sums(z["z"], jnp.column_stack([X, law.size(X)]), max_clusters)
+    X, law, tau, count, variance = program.means
+    sums = cluster_sums(z["z"], jnp.column_stack([X, law.size(X)]), program.num_slots)
     return law.conjugate(tau + sums[:, :-1], count + sums[:, -1], variance).to_event(1)
 
 
-def zeta(z: Sites, X, y, ell, intercept) -> tuple[jax.Array, jax.Array]:
-    """``a_i = y_i [x_i, 1]`` and ``zeta_i = ell - a_i'eta_{z_i}``."""
-    _, A, y = inputs(X, y, z, intercept)
-    A = (2 * y - 1)[:, None] * A
-    return A, ell - jnp.sum(A * z["eta"][z["z"]], axis=1)
+@given(classifiers)
+def hinges(z: Sites, program: Classifiers) -> GroupHinges:
+    """Equations (17) and (18): ``zeta_i = ell - y_i eta_{z_i}'[x_i, 1]``."""
+    A = (2 * program.y - 1)[:, None] * program.A
+    return GroupHinges(A, program.ell, z["z"], program.num_slots, program.cost, program.precision)
 
 
-def omega_given_eta(z: Sites, X, y, *, cost, ell, intercept, **_) -> HingeOmega:
-    """``1/omega_i ~ IG(1/(c|zeta_i|), 1)``, equation (17)."""
-    return HingeOmega(cost * jnp.abs(zeta(z, X, y, ell, intercept)[1])).to_event(1)
+@given(classifiers)
+def class_hinges(k: jax.Array, z: Sites, program: Classifiers) -> GroupHinges:
+    """Equation (38), exact: ``+-[x_i, 1]`` and ``tau_i`` of the hinge that the loss is in the classifiers of ``k``."""
+    scores = jnp.einsum("nd,nld->nl", program.A, z["eta"][z["z"]])
+    sgn, tau = class_rows(scores, program.y, k, program.ell)
+    return GroupHinges(sgn[:, None] * program.A, tau, z["z"], program.num_slots, program.cost, program.precision)
 
 
-def eta_given_omega(
-    omega: jax.Array, rest: Sites, X, y, *, max_clusters, cost, ell, prior_scale, intercept, **_
-) -> InformationNormal:
-    """Equation (18), every cluster's ``P = I/nu^2 + c^2 sum x x'/omega``, ``h = c sum y (omega + c ell)/omega x``."""
-    A = check_features(X, intercept=intercept)
-    y = check_labels(y, len(A), 2)[0]
-    return _information(rest["z"], (2 * y - 1)[:, None] * A, ell, omega, cost, prior_scale, max_clusters)
-
-
-def class_zeta(k, z: Sites, X, y, ell, intercept) -> tuple[jax.Array, jax.Array]:
-    """``+-[x_i, 1]`` and ``tau_i`` of the hinge that the loss is in the classifiers of class ``k``."""
-    _, A, y = inputs(X, y, z, intercept)
-    scores = jnp.einsum("nd,nld->nl", A, z["eta"][z["z"]])
-    sgn, tau = class_rows(scores, y, k, ell)
-    return sgn[:, None] * A, tau
-
-
-def class_omega(k, z: Sites, X, y, *, cost, ell, intercept, **_) -> HingeOmega:
-    """``1/omega_i ~ IG(1/(c|zeta_i|), 1)`` for the hinge in the classifiers of class ``k``."""
-    A, tau = class_zeta(k, z, X, y, ell, intercept)
-    return HingeOmega(cost * jnp.abs(tau - jnp.sum(A * z["eta"][z["z"], k], axis=1))).to_event(1)
-
-
-def class_eta(
-    k, omega: jax.Array, z: Sites, X, y, *, max_clusters, cost, ell, prior_scale, intercept, **_
-) -> InformationNormal:
-    """Equation (38), exact: the classifiers of class ``k`` in every cluster given those of the other classes."""
-    A, tau = class_zeta(k, z, X, y, ell, intercept)
-    return _information(z["z"], A, tau, omega, cost, prior_scale, max_clusters)
-
-
-def mean_eta(z: Sites, X, y, *, prior_scale, **_) -> Distribution:
-    """``N(0, nu^2/L I)`` in every cluster: a shift common to all classes changes no loss."""
-    slots, L, d = z["eta"].shape
-    return dist.Normal(0.0, prior_scale / L**0.5).expand([slots, d]).to_event(2)
-
-
-def alpha_auxiliary(z: Sites, X, y, *, concentration, **_) -> Distribution:
-    """Escobar and West's variable, ``Beta(alpha + 1, n)``."""
-    return dist.Beta(z["concentration"] + 1, len(z["z"]))
-
-
-def alpha_given_auxiliary(x: jax.Array, rest: Sites, X, y, *, max_clusters, concentration, **_) -> Distribution:
-    """``Gamma(a + K, b - log x)`` or ``Gamma(a + K - 1, b - log x)``, with odds ``(a + K - 1)/(n (b - log x))``."""
-    prior = conjugate("concentration", concentration, dist.Gamma)
-    a, b, n = prior.concentration, prior.rate - jnp.log(x), len(rest["z"])
-    num = jnp.sum(counts_of(rest["z"], max_clusters) > 0)
-    logits = jnp.stack([jnp.log(a + num - 1), jnp.log(n * b)])
-    return dist.MixtureSameFamily(dist.Categorical(logits=logits), dist.Gamma(a + num - jnp.arange(2), b))
-
-
-def variance_given_mu(z: Sites, X, y, *, max_clusters, variance, prior_mean, prior_count, **_) -> Distribution:
+@given(classifiers)
+def variance_given_mu(z: Sites, program: Classifiers) -> Distribution:
     """``InverseGamma(a + (n + M) d/2, b + half the squares about the means, and of the means about their prior)``."""
-    X = check_features(X)
-    n, d = X.shape
-    tau, count = family("gaussian").prior(d, X.dtype, prior_mean, prior_count)
+    X, _, tau, count, variance = program.means
     squares = jnp.sum((X - z["mu"][z["z"]]) ** 2) + count * jnp.sum((z["mu"] - tau / count) ** 2)
     prior = conjugate("variance", variance, dist.InverseGamma)
-    return dist.InverseGamma(prior.concentration + (n + max_clusters) * d / 2, prior.rate + squares / 2)
+    return dist.InverseGamma(prior.concentration + (len(X) + len(z["mu"])) * X.shape[1] / 2, prior.rate + squares / 2)
 
 
-def conjugate(name: str, prior: Distribution, wanted: type[Distribution]) -> Distribution:
-    """The prior of a hyper-parameter, if it is of the family that its conditional needs."""
-    if not isinstance(prior, wanted):
-        found = type(prior).__name__
-        raise ValueError(f"the kernel needs a {wanted.__name__} prior of {name}, found {found}; give that or a number")
-    return prior
-
-
-def _information(labels, A, tau, omega, cost, prior_scale, num_slots: int) -> InformationNormal:
-    """The Gaussian of every cluster's weights given ``omega``: sums over its rows ``zeta = tau - a'w``."""
-    d, weight = A.shape[1], cost / omega
-    h = cluster_sums(labels, A * (cost * (1 + weight * tau))[:, None], num_slots)
-    rows, columns = jnp.triu_indices(d)
-    upper = cluster_sums(labels, (A, cost * weight), num_slots, lambda A, w: A[:, rows] * A[:, columns] * w[:, None])
-    P = jnp.zeros((num_slots, d, d), A.dtype).at[:, rows, columns].set(upper).at[:, columns, rows].set(upper)
-    return InformationNormal(h, P + jnp.eye(d, dtype=A.dtype) * jnp.asarray(prior_scale, A.dtype) ** -2.0)
+BINARY, SEVERAL = of_weights(hinges), of_rows(class_hinges, axis=1)
 
 
 def isvm_collapsed(model: Callable = isvm, *, overrelaxation: float = 0.5, split_merge: int = 4) -> MoveKernel:
@@ -295,9 +238,7 @@ def isvm_collapsed(model: Callable = isvm, *, overrelaxation: float = 0.5, split
 def isvm_slice(model: Callable = isvm, *, overrelaxation: float = 0.5, split_merge: int = 4) -> MoveKernel:
     """All labels at once given the mixture's weights: the one for many data.
 
-    :param model: the program, with structural options bound: ``functools.partial(isvm, likelihood="poisson")``.
-    :param overrelaxation: of the classifiers' draws; 0 is the paper's.
-    :param split_merge: proposals of :class:`~regbayes.inference.SplitMerge` per sweep; 0 is the paper's.
+    :param model: it and the others as for :func:`isvm_collapsed`.
     """
     labels = SliceAssignment(mixture, ("z",), covered_by=COVERED_BY)
     return _kernel(model, labels, overrelaxation, split_merge, "isvm slice")
@@ -307,22 +248,15 @@ def _kernel(model: Callable, labels: Move, overrelaxation: float, split_merge: i
     merges = SplitMerge(mixture, ("z", "mu", "eta"), split_merge, one_host=ONE_HOST, covered_by=COVERED_BY)
     moves = [
         Conditional("mu", mu_given_z),
-        Augmented("eta", omega_given_eta, eta_given_omega, overrelaxation=overrelaxation, when=two_classes),
-        Augmented(
-            "eta", class_omega, class_eta, rows=True, axis=1, overrelaxation=overrelaxation, when=several_classes
-        ),
+        Augmented("eta", *BINARY, overrelaxation=overrelaxation, when=two_classes),
+        Augmented("eta", *SEVERAL, rows=True, axis=1, overrelaxation=overrelaxation, when=several_classes),
         CommonShift("eta", mean_eta, when=several_classes),
-        Augmented("concentration", alpha_auxiliary, alpha_given_auxiliary, when=there),
+        concentration_move(),
         Conditional("variance", variance_given_mu, when=there),
         labels,
         *([merges] if split_merge else []),
     ]
     return MoveKernel(model, moves, name=name, num_active=num_occupied)
-
-
-def there(z: Sites) -> bool:
-    """For moves of sites that exist where a hyper-parameter has a prior."""
-    return True
 
 
 def isvm_predict(
@@ -378,7 +312,9 @@ def _predict(draws: Sites, X, A, prior_mean, prior_count, *, likelihood: str) ->
     L = draws["eta"].shape[2] if several else 2
 
     def add(sums: tuple[jax.Array, jax.Array], sites: Sites) -> tuple[tuple[jax.Array, jax.Array], None]:
-        means = means_part(X, sites, likelihood, None, prior_mean, prior_count)
+        law = family(likelihood)
+        prior = law.prior(X.shape[1], X.dtype, prior_mean, prior_count)
+        means = means_part(Means(X, law, *prior, sites["variance"]))
         log_sizes = jnp.log(counts_of(sites["z"], len(sites["mu"])))
 
         def one(row: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:

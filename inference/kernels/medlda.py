@@ -2,22 +2,20 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpyro.distributions as dist
 from jax import lax, random
 from jax.typing import ArrayLike
-from numpyro.distributions import Distribution
 
-from ...models import Corpus, HingeOmega, InformationNormal, medlda, medlda_regression, tokens_of
+from ...models import Corpus, medlda, medlda_regression, tokens_of
 from ...models.laws import cores as on_cores
 from ...models.laws.arguments import check_labels, check_targets
 from ..engine.move import Augmented, CommonShift
 from ..engine.predictions import Prediction
 from ..engine.target import Sites
-from ..moves.augmentation import weight_information
+from ..moves.augmentation import columnwise
 from ..moves.tokens import (
     ClassWeights,
     Probabilities,
@@ -32,7 +30,7 @@ from ..moves.tokens import (
     sweep_tokens,
     tube_margin,
 )
-from . import svr
+from ..moves.weights import Hinges, mean_eta, of_weights, tube_rows
 
 
 def plain_tokens(z: Sites, corpus: Corpus, alpha) -> Tokens:
@@ -67,28 +65,14 @@ def labels(z: Sites, X, y, **_) -> jax.Array:
     return check_labels(y, len(y), len(z["eta"]))[0]
 
 
-def mean_eta(z: Sites, X, y, *, prior_scale, **_) -> Distribution:
-    """``N(0, nu^2/L I)``: a shift common to all classes changes no loss."""
-    L, T = z["eta"].shape
-    return dist.Normal(0.0, prior_scale / L**0.5).expand([T]).to_event(1)
-
-
-def rows(z: Sites, X, y, num_topics: int, epsilon) -> tuple[jax.Array, jax.Array]:
+def hinges(z: Sites, X, y, *, num_topics, cost, epsilon, prior_scale, **_) -> Hinges:
     """The two hinges of every document's tube."""
     x = tokens_of(X).proportions(z["z"], num_topics, jnp.result_type(float))
-    return svr.rows(x, y, epsilon, intercept=False)
+    A, tau = tube_rows(x, check_targets(y, len(x)).astype(x.dtype), epsilon)
+    return Hinges(columnwise(A), tau, cost, jnp.asarray(prior_scale, A.dtype) ** -2.0)
 
 
-def omega_given_eta(z: Sites, X, y, *, num_topics, cost, epsilon, **_) -> HingeOmega:
-    """``1/omega ~ IG(1/(c|zeta|), 1)`` for the two hinges of each document."""
-    A, tau = rows(z, X, y, num_topics, epsilon)
-    return HingeOmega(cost * jnp.abs(tau - A @ z["eta"])).to_event(1)
-
-
-def eta_given_omega(omega, rest: Sites, X, y, *, num_topics, cost, epsilon, prior_scale, **_) -> InformationNormal:
-    """``N(P^-1 h, P^-1)``: ``P = I/nu^2 + c^2 sum a a'/omega``, ``h = c sum (omega + c tau)/omega a``."""
-    A, tau = rows(rest, X, y, num_topics, epsilon)
-    return InformationNormal(*weight_information(A, tau, omega, cost, jnp.asarray(prior_scale, A.dtype) ** -2.0))
+omega_given_eta, eta_given_omega = of_weights(hinges)
 
 
 def accuracy(z: Sites, X, y, **_) -> jax.Array:
@@ -160,7 +144,7 @@ def medlda_transform(
     [[1.0, 0.0], [0.0, 1.0]]
     """
     sites, corpus = new_documents(draws, X, ("phi",))
-    return _average(seed, sites, corpus, alpha, num_sweeps, host, lambda x, draw: x)
+    return _average(_Sweeps(alpha, num_sweeps, host), seed, sites, corpus, lambda x, draw: x)
 
 
 def medlda_predict(
@@ -188,7 +172,7 @@ def medlda_predict(
         f = x @ draw["eta"].T
         return f, jax.nn.one_hot(jnp.argmax(f, axis=1), f.shape[1], dtype=f.dtype)
 
-    f, votes = _average(seed, sites, corpus, alpha, num_sweeps, host, vote, each)
+    f, votes = _average(_Sweeps(alpha, num_sweeps, host), seed, sites, corpus, vote, each)
     return Prediction(jnp.argmax(f, axis=-1), f, votes)
 
 
@@ -203,27 +187,26 @@ def medlda_regression_predict(
     **Example**: see :func:`regbayes.models.medlda_regression`.
     """
     sites, corpus = new_documents(draws, X, ("phi", "eta"))
-    return _average(seed, sites, corpus, alpha, num_sweeps, host, lambda x, draw: x @ draw["eta"])
+    return _average(_Sweeps(alpha, num_sweeps, host), seed, sites, corpus, lambda x, draw: x @ draw["eta"])
 
 
-def _average(
-    seed: int,
-    draws: Sites,
-    corpus: Corpus,
-    alpha,
-    num_sweeps: int,
-    host: bool | None,
-    value: Callable,
-    each: bool = False,
-) -> Any:
+class _Sweeps(NamedTuple):
+    """How new documents' topics are drawn."""
+
+    alpha: ArrayLike
+    number: int
+    host: bool | None
+
+
+def _average(sweeps: _Sweeps, seed: int, draws: Sites, corpus: Corpus, value: Callable, each: bool = False) -> Any:
     """The average over draws, or each, of a function of new documents' shares (n, T) and the draw, after sweeps."""
     (S, T, _), dtype = draws["phi"].shape, draws["phi"].dtype
-    on_host = on_cores.wanted(host)
+    on_host = on_cores.wanted(sweeps.host)
 
     def visit(corpus: Corpus, z: jax.Array, step: tuple) -> tuple:
         key, draw = step
-        tokens, keys = plain_tokens(draw, corpus, alpha), random.split(key, num_sweeps)
-        z = lax.fori_loop(0, num_sweeps, lambda i, z: sweep_tokens(keys[i], tokens, z, on_host), z)
+        tokens, keys = plain_tokens(draw, corpus, sweeps.alpha), random.split(key, sweeps.number)
+        z = lax.fori_loop(0, sweeps.number, lambda i, z: sweep_tokens(keys[i], tokens, z, on_host), z)
         return z, value(corpus.proportions(z, T, dtype), draw)
 
     def run(key: jax.Array, draws: Sites, corpus: Corpus) -> Any:

@@ -9,27 +9,25 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpyro.distributions as dist
 from jax.typing import ArrayLike
-from numpyro.distributions import Distribution
 
 from ...models import Corpus, KnownLabels, mmctm, tokens_of
 from ..engine.move import CommonShift
 from ..engine.target import Sites
-from ..moves.tokens import ClassWeights, Probabilities, Tokens, TopicKernel, class_margin, new_documents, phi_given_z
-from . import ctm
+from ..moves.documents import ClusterPrediction, DocumentProgram, documents, known_or, label_logits, plain_tokens
+from ..moves.tokens import ClassWeights, Tokens, TopicKernel, class_margin, new_documents
+from ..moves.weights import mean_eta
 
 
 def tokens(z: Sites, X, landmarks, *, cost, ell, **settings) -> Tokens:
-    """The program to the sweep over tokens: that of ``ctm`` with a margin."""
-    return ctm.tokens(z, X, landmarks, **settings)._replace(margin=class_margin(z["eta"], z["y"], cost, ell))
+    """The program to the sweep over tokens, with a margin between clusters."""
+    return plain_tokens(z, X, landmarks, **settings)._replace(margin=class_margin(z["eta"], z["y"], cost, ell))
 
 
-def y_given_z(z: Sites, X, landmarks, *, alpha, cost, ell, **_) -> KnownLabels:
-    """That of ``ctm`` times every label's loss, over all clusters."""
-    corpus = tokens_of(X)
-    logits = ctm.label_logits(z, corpus, alpha) - penalty(z, corpus, landmarks, cost=cost, ell=ell)
-    return ctm.known_or(landmarks, logits)
+def y_given_z(z: Sites, X, landmarks, **settings) -> KnownLabels:
+    """``gamma_k prod_t Gamma(alpha mu_kt + n_it)/Gamma(alpha mu_kt)`` times every label's loss, over all clusters."""
+    program = documents(z, X, landmarks, **settings)
+    return known_or(landmarks, label_logits(z, program) - penalty(z, program.corpus, landmarks, **settings))
 
 
 def label_losses(z: Sites, corpus: Corpus, ell) -> jax.Array:
@@ -55,18 +53,15 @@ def labels(z: Sites, X, landmarks, **_) -> jax.Array:
     return z["y"]
 
 
-def mean_eta(z: Sites, X, landmarks, *, prior_scale, **_) -> Distribution:
-    """``N(0, v/K I)``: a shift common to all clusters changes no loss."""
-    K, T = z["eta"].shape
-    return dist.Normal(0.0, prior_scale / K**0.5).expand([T]).to_event(1)
-
-
 def accuracy(z: Sites, X, landmarks, **_) -> jax.Array:
     """The share of landmarks, or without any of all documents, whose cluster has the largest score."""
     eta = z["eta"]
     found = jnp.argmax(tokens_of(X).proportions(z["z"], eta.shape[1], eta.dtype) @ eta.T, axis=1)
     known = jnp.ones(len(found), bool) if landmarks is None else jnp.asarray(landmarks) >= 0
     return jnp.sum((found == z["y"]) & known) / jnp.maximum(jnp.sum(known), 1)
+
+
+PROGRAM = DocumentProgram(mmctm, tokens, y_given_z, penalty)
 
 
 def mmctm_collapsed(model: Callable = mmctm, *, overrelaxation: float = 0.5, host: bool | None = None) -> TopicKernel:
@@ -78,16 +73,8 @@ def mmctm_collapsed(model: Callable = mmctm, *, overrelaxation: float = 0.5, hos
     :param overrelaxation: of the weights' draws.
     :param host: see :class:`~regbayes.inference.TokenSweep`.
     """
-    moves = [
-        Probabilities("phi", phi_given_z),
-        ctm.ClusterProportions(host),
-        Probabilities("gamma", ctm.gamma_given_y),
-        ClassWeights(labels, overrelaxation),
-        CommonShift("eta", mean_eta),
-        *ctm.document_moves(tokens, y_given_z, penalty, host),
-    ]
-    begin, active = ctm.from_landmarks, ctm.num_clusters_used
-    return TopicKernel(model, moves, name="mmctm collapsed", num_active=active, begin=begin, fit=accuracy)
+    weights = [ClassWeights(labels, overrelaxation), CommonShift("eta", mean_eta)]
+    return PROGRAM.kernel(model, weights, host, name="mmctm collapsed", fit=accuracy)
 
 
 def mmctm_predict(
@@ -100,7 +87,7 @@ def mmctm_predict(
     num_sweeps: int = 10,
     seed: int = 0,
     host: bool | None = None,
-) -> ctm.ClusterPrediction:
+) -> ClusterPrediction:
     """Clusters and topics of new documents, which pay their loss as those of the fit do.
 
     :param draws: sites ``phi`` (S, T, V), ``mu`` (S, K, T), ``gamma`` (S, K) and ``eta`` (S, K, T).
@@ -119,6 +106,5 @@ def mmctm_predict(
     (5,)
     """
     sites, corpus = new_documents(draws, X, ("phi", "mu", "gamma", "eta"))
-    moves = ctm.document_moves(tokens, y_given_z, penalty, host)
     settings = {"alpha": alpha, "cost": cost, "ell": ell}
-    return ctm.predict_clusters(seed, mmctm, moves, y_given_z, sites, corpus, num_sweeps, **settings)
+    return PROGRAM.predict(sites, corpus, settings, num_sweeps=num_sweeps, seed=seed, host=host)

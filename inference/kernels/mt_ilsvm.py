@@ -4,55 +4,53 @@ The rows of ``Z`` are inputs, so every datum's score depends on every row: rows 
 """
 
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from ...models import HingeOmega, InformationNormal, mt_ilsvm
+from ...models import mt_ilsvm
 from ...models.ilsvm import appended_inputs
 from ...models.laws.arguments import check_features
 from ...models.mt_ilsvm import targets
 from ..engine.kernel import MoveKernel
 from ..engine.move import Augmented, Conditional, Move
-from ..engine.predictions import Prediction
+from ..engine.predictions import Prediction, check_feature_draws
 from ..engine.target import Sites
 from ..moves.features import (
-    FeatureFlips,
+    FeatureMargin,
     Features,
-    FeatureSweep,
-    Margin,
-    alpha_given_features,
+    concentration_of_buffet,
+    integrated_moves,
+    linear_gaussian,
     loadings_given_features,
     num_features,
 )
+from ..moves.given import given
 from ..moves.slices import Rescale
 from ..moves.sticks import StickEntries
-from . import ibp
-from .ilsvm import check_feature_draws
-from .isvm import _information, there
+from ..moves.weights import GroupHinges, of_weights, tube_rows
 
 COVERED_BY = "tests/inference/kernels/test_ilsvm.py::test_features_of_tasks_by_enumeration"
 
 
-def features(
-    z: Sites, X, y, task, *, num_tasks, loss, cost, ell, epsilon, extra_features, intercept, **settings
-) -> Features:
+def features(z: Sites, X, y, task, **settings) -> Features:
     """The program to the moves over features: ``x_nd`` is explained by row ``d`` of ``Z``, so data are columns."""
-    X = check_features(X)
-    program = ibp.features(z, X.T, **settings)
+    X, s = check_features(X), SimpleNamespace(**settings)
+    program = linear_gaussian(z, X.T, **settings)
     if y is None:
         return program
-    rows, task, y, _ = targets(len(X), y, task, num_tasks, loss)
+    rows, task, y, _ = targets(len(X), y, task, s.num_tasks, s.loss)
     M, eta = z["Z"].shape[1], z["eta"][task]
     inputs, weights = X[rows], eta[:, :M].T
-    base = jnp.sum(appended_inputs(X, extra_features, intercept)[rows] * eta[:, M:], axis=1)
+    base = jnp.sum(appended_inputs(X, s.extra_features, s.intercept)[rows] * eta[:, M:], axis=1)
 
     def log_factor(i: jax.Array, f: jax.Array) -> jax.Array:
-        zeta = ell - (2 * y - 1) * f if loss == "hinge" else jnp.abs(y - f) - epsilon
-        return -2 * cost * jnp.sum(jnp.maximum(zeta, 0.0), axis=-1)
+        zeta = s.ell - (2 * y - 1) * f if s.loss == "hinge" else jnp.abs(y - f) - s.epsilon
+        return -2 * s.cost * jnp.sum(jnp.maximum(zeta, 0.0), axis=-1)
 
-    margin = Margin(
+    margin = FeatureMargin(
         lambda Z: jnp.sum((inputs @ Z) * weights.T, axis=1) + base,
         lambda scores, d: scores,
         lambda scores, d, new: new,
@@ -63,30 +61,33 @@ def features(
     return program._replace(margin=margin)
 
 
-def rows(
-    z: Sites, X, y, task, *, num_tasks, loss, ell, epsilon, extra_features, intercept, **_
-) -> tuple[jax.Array, jax.Array, jax.Array, int]:
-    """``a``, ``tau`` and the task of every hinge ``zeta = tau - a'eta_m``, one per label, two per response; ``T``."""
-    X = check_features(X)
-    data, task, y, num_tasks = targets(len(X), y, task, num_tasks, loss)
+W_given_Z = given(features)(loadings_given_features)
+
+
+def hinges(z: Sites, X, y, task, **settings) -> GroupHinges:
+    """The program to the conditional of ``eta``: a hinge per label, two per response, in its task's weights."""
+    X, s = check_features(X), SimpleNamespace(**settings)
+    data, task, y, num_tasks = targets(len(X), y, task, s.num_tasks, s.loss)
     assert y is not None
-    g = jnp.concatenate([X @ z["Z"].astype(X.dtype), appended_inputs(X, extra_features, intercept)], axis=1)[data]
-    y = y.astype(X.dtype)
-    if loss == "hinge":
-        return (2 * y - 1)[:, None] * g, jnp.full(len(y), ell, X.dtype), task, num_tasks
-    return jnp.concatenate([g, -g]), jnp.concatenate([y - epsilon, -y - epsilon]), jnp.tile(task, 2), num_tasks
+    appended, y = appended_inputs(X, s.extra_features, s.intercept), y.astype(X.dtype)
+    g = jnp.concatenate([X @ z["Z"].astype(X.dtype), appended], axis=1)[data]
+    if s.loss == "hinge":
+        A, tau = (2 * y - 1)[:, None] * g, jnp.full(len(y), s.ell, X.dtype)
+    else:
+        (A, tau), task = tube_rows(g, y, s.epsilon), jnp.tile(task, 2)
+    return GroupHinges(A, tau, task, num_tasks, s.cost, jnp.asarray(s.prior_scale, A.dtype) ** -2.0)
 
 
-def omega_given_eta(z: Sites, X, y, task, *, cost, **settings) -> HingeOmega:
-    """``1/omega ~ IG(1/(c|zeta|), 1)`` for every hinge."""
-    A, tau, task, _ = rows(z, X, y, task, **settings)
-    return HingeOmega(cost * jnp.abs(tau - jnp.sum(A * z["eta"][task], axis=1))).to_event(1)
+omega_given_eta, eta_given_omega = of_weights(hinges)
 
 
-def eta_given_omega(omega: jax.Array, rest: Sites, X, y, task, *, cost, prior_scale, **settings) -> InformationNormal:
-    """``eta_m ~ N(P^-1 h, P^-1)`` for every task: ``P = I/nu^2 + c^2 sum g g'/omega`` over its hinges."""
-    A, tau, task, num_tasks = rows(rest, X, y, task, **settings)
-    return _information(task, A, tau, omega, cost, prior_scale, num_tasks)
+def mt_ilsvm_slice(model: Callable = mt_ilsvm, *, overrelaxation: float = 0.5) -> MoveKernel:
+    """Slice sampling of the sticks given the loadings, entry by entry; loadings; all tasks' weights.
+
+    :param model: it and ``overrelaxation`` as for :func:`mt_ilsvm_collapsed`.
+    """
+    moves = [StickEntries(features, covered_by=COVERED_BY), Conditional("W", W_given_Z)]
+    return _kernel(model, overrelaxation, moves, "mt-ilsvm slice")
 
 
 def mt_ilsvm_collapsed(model: Callable = mt_ilsvm, *, overrelaxation: float = 0.5) -> MoveKernel:
@@ -97,35 +98,17 @@ def mt_ilsvm_collapsed(model: Callable = mt_ilsvm, *, overrelaxation: float = 0.
     :param model: the program, with structural options bound: ``functools.partial(mt_ilsvm, max_features=64)``.
     :param overrelaxation: of the weights' draws.
     """
+    return _kernel(model, overrelaxation, integrated_moves(features, COVERED_BY), "mt-ilsvm collapsed")
+
+
+def _kernel(model: Callable, overrelaxation: float, of_features: list[Move], name: str) -> MoveKernel:
     moves = [
-        *_weights(overrelaxation),
-        FeatureSweep(features, covered_by=COVERED_BY),
-        FeatureFlips(features, covered_by=COVERED_BY),
-    ]
-    return MoveKernel(model, moves, name="mt-ilsvm collapsed", num_active=num_features)
-
-
-def mt_ilsvm_slice(model: Callable = mt_ilsvm, *, overrelaxation: float = 0.5) -> MoveKernel:
-    """Slice sampling of the sticks given the loadings, entry by entry; loadings; all tasks' weights.
-
-    :param model: the program, with structural options bound: ``functools.partial(mt_ilsvm, max_features=64)``.
-    :param overrelaxation: of the weights' draws.
-    """
-    moves = [
-        *_weights(overrelaxation),
-        StickEntries(features, covered_by=COVERED_BY),
-        Conditional("W", loadings_given_features(features)),
-    ]
-    return MoveKernel(model, moves, name="mt-ilsvm slice", num_active=num_features)
-
-
-def _weights(overrelaxation: float) -> list[Move]:
-    """The moves of the weights, and of ``alpha``."""
-    return [
         Augmented("eta", omega_given_eta, eta_given_omega, overrelaxation=overrelaxation),
         Rescale("eta"),
-        Conditional("concentration", alpha_given_features, when=there),
+        concentration_of_buffet(),
+        *of_features,
     ]
+    return MoveKernel(model, moves, name=name, num_active=num_features)
 
 
 def mt_ilsvm_predict(

@@ -8,54 +8,38 @@ the arg max of every datum and draws all classes at once, which does not leave t
 from collections.abc import Callable
 
 import jax
-import numpyro.distributions as dist
-from jax.typing import ArrayLike
 
-from ...models import HingeOmega, InformationNormal, multiclass_svm
+from ...models import multiclass_svm
 from ...models.laws.arguments import check_features, check_labels
 from ..engine.kernel import MoveKernel
 from ..engine.move import Augmented, CommonShift, Move
 from ..engine.target import Sites
-from ..moves.augmentation import class_rows, columnwise, weight_information
 from ..moves.fits import fit_classes
+from ..moves.given import given
 from ..moves.slices import EllipticalSlice, Rescale
+from ..moves.weights import ClassHinges, Hinges, mean_eta, of_rows
 
 
-def rows(
-    k: jax.Array, eta: jax.Array, X: ArrayLike, y: ArrayLike, ell: ArrayLike, intercept: bool
-) -> tuple[jax.Array, jax.Array]:
-    """``zeta_i = tau_i - a_i'eta_k`` with ``a_i = +-x_i``, given the other classes' weights; ``eta[k]`` is not read."""
+def classes(z: Sites, X, y, *, cost, ell, prior_scale, intercept, **_) -> ClassHinges:
+    """The program to its conditionals."""
     X = check_features(X, intercept=intercept)
-    y, _ = check_labels(y, len(X), num_classes=len(eta))
-    sgn, tau = class_rows(X @ eta.T, y, k, ell)
-    return columnwise(sgn[:, None] * X), tau
+    return ClassHinges(X, check_labels(y, len(X), num_classes=len(z["eta"]))[0], cost, ell, prior_scale**-2.0)
 
 
-def omega_given_eta(k, z: Sites, X, y, *, num_classes, cost, ell, prior_scale, intercept) -> HingeOmega:
-    """``1/omega_i ~ IG(1/(c|zeta_i|), 1)`` for the hinge that the loss is in ``eta_k``."""
-    A, tau = rows(k, z["eta"], X, y, ell, intercept)
-    return HingeOmega(cost * abs(tau - A @ z["eta"][k])).to_event(1)
+@given(classes)
+def hinges(k: jax.Array, z: Sites, program: ClassHinges) -> Hinges:
+    """``zeta_i = tau_i - a_i'eta_k`` with ``a_i = +-x_i``, given the other classes' weights."""
+    return program.of_class(k, z["eta"])
 
 
-def eta_given_omega(
-    k, omega: jax.Array, z: Sites, X, y, *, num_classes, cost, ell, prior_scale, intercept
-) -> InformationNormal:
-    """``eta_k ~ N(P^-1 h, P^-1)``: ``P = I/nu^2 + c^2 sum x x'/omega``, ``h = c sum (omega + c tau)/omega a``."""
-    A, tau = rows(k, z["eta"], X, y, ell, intercept)
-    return InformationNormal(*weight_information(A, tau, omega, cost, prior_scale**-2.0))
+omega_given_eta, eta_given_omega = of_rows(hinges)
 
 
-def mean_eta(z: Sites, X, y, *, num_classes, cost, ell, prior_scale, intercept) -> dist.Distribution:
-    """``N(0, nu^2/L I)``: a shift common to all classes changes no loss, so the mean of the rows keeps its prior."""
-    L, d = z["eta"].shape
-    return dist.Normal(0.0, prior_scale / L**0.5).expand([d]).to_event(1)
-
-
-def eta_fit(z: Sites, X, y, *, num_classes, cost, ell, prior_scale, intercept) -> tuple[jax.Array, jax.Array]:
+@given(classes)
+def eta_fit(z: Sites, program: ClassHinges) -> tuple[jax.Array, jax.Array]:
     """The Gaussian fit of the posterior of all classes' weights."""
-    X = check_features(X, intercept=intercept)
-    y, num_classes = check_labels(y, len(X), num_classes=len(z["eta"]))
-    return fit_classes(X, y, num_classes, cost, ell, prior_scale**-2.0)
+    X, y, cost, ell, precision = program
+    return fit_classes(X, y, len(z["eta"]), cost, ell, precision)
 
 
 def multiclass_svm_augmentation(

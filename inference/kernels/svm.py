@@ -4,42 +4,33 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
-from jax.typing import ArrayLike
 
-from ...models import HingeOmega, InformationNormal, svm
+from ...models import svm
 from ...models.laws.arguments import check_features, check_labels
 from ..engine.kernel import MoveKernel
 from ..engine.move import Augmented, Move
 from ..engine.target import Sites
-from ..moves.augmentation import columnwise, weight_information
+from ..moves.augmentation import columnwise
 from ..moves.fits import fit_rows
+from ..moves.given import given
 from ..moves.slices import EllipticalSlice, Rescale
+from ..moves.weights import Hinges, of_weights
 
 
-def rows(X: ArrayLike, y: ArrayLike, ell: ArrayLike, intercept: bool) -> tuple[jax.Array, jax.Array]:
+def hinges(z: Sites, X, y, *, cost, ell, prior_scale, intercept) -> Hinges:
     """``zeta_i = tau_i - a_i'eta`` with ``a_i = y_i x_i`` and ``tau_i = ell``."""
     X = check_features(X, intercept=intercept)
-    y, _ = check_labels(y, len(X), num_classes=2)
-    sign = 2 * y - 1
-    return columnwise(sign[:, None] * X), jnp.full(len(X), ell, X.dtype)
+    sign = 2 * check_labels(y, len(X), num_classes=2)[0] - 1
+    return Hinges(columnwise(sign[:, None] * X), jnp.full(len(X), ell, X.dtype), cost, prior_scale**-2.0)
 
 
-def omega_given_eta(z: Sites, X, y, *, cost, ell, prior_scale, intercept) -> HingeOmega:
-    """``1/omega_i ~ IG(1/(c|zeta_i|), 1)``, ``zeta_i = ell - y_i eta'x_i``."""
-    A, tau = rows(X, y, ell, intercept)
-    return HingeOmega(cost * abs(tau - A @ z["eta"])).to_event(1)
+omega_given_eta, eta_given_omega = of_weights(hinges)
 
 
-def eta_given_omega(omega: jax.Array, rest: Sites, X, y, *, cost, ell, prior_scale, intercept) -> InformationNormal:
-    """``N(P^-1 h, P^-1)``: ``P = I/nu^2 + c^2 sum x x'/omega``, ``h = c sum y (omega + c ell)/omega x``."""
-    A, tau = rows(X, y, ell, intercept)
-    return InformationNormal(*weight_information(A, tau, omega, cost, prior_scale**-2.0))
-
-
-def eta_fit(z: Sites, X, y, *, cost, ell, prior_scale, intercept) -> tuple[jax.Array, jax.Array]:
+@given(hinges)
+def eta_fit(z: Sites, program: Hinges) -> tuple[jax.Array, jax.Array]:
     """The Gaussian fit of the posterior of ``eta``."""
-    A, tau = rows(X, y, ell, intercept)
-    return fit_rows(A, tau, cost, prior_scale**-2.0)
+    return fit_rows(*program)
 
 
 def svm_augmentation(model: Callable = svm, *, overrelaxation: float = 0.5, rescale: bool = True) -> MoveKernel:

@@ -3,42 +3,33 @@
 from collections.abc import Callable
 
 import jax
-import jax.numpy as jnp
-from jax.typing import ArrayLike
 
-from ...models import HingeOmega, InformationNormal, svr
+from ...models import svr
 from ...models.laws.arguments import check_features, check_targets
 from ..engine.kernel import MoveKernel
 from ..engine.move import Augmented
 from ..engine.target import Sites
-from ..moves.augmentation import columnwise, weight_information
+from ..moves.augmentation import columnwise
 from ..moves.fits import fit_rows
+from ..moves.given import given
 from ..moves.slices import EllipticalSlice
+from ..moves.weights import Hinges, of_weights, tube_rows
 
 
-def rows(X: ArrayLike, y: ArrayLike, epsilon: ArrayLike, intercept: bool) -> tuple[jax.Array, jax.Array]:
-    """Two hinges per datum: ``(y - epsilon) - eta'x`` below the tube and ``-(y + epsilon) + eta'x`` above it."""
+def hinges(z: Sites, X, y, *, cost, epsilon, prior_scale, intercept) -> Hinges:
+    """The two hinges of every datum's tube."""
     X = check_features(X, intercept=intercept)
-    y = check_targets(y, len(X)).astype(X.dtype)
-    return columnwise(jnp.concatenate([X, -X])), jnp.concatenate([y - epsilon, -y - epsilon])
+    A, tau = tube_rows(X, check_targets(y, len(X)).astype(X.dtype), epsilon)
+    return Hinges(columnwise(A), tau, cost, prior_scale**-2.0)
 
 
-def omega_given_eta(z: Sites, X, y, *, cost, epsilon, prior_scale, intercept) -> HingeOmega:
-    """``1/omega ~ IG(1/(c|zeta|), 1)`` for the two hinges of each datum."""
-    A, tau = rows(X, y, epsilon, intercept)
-    return HingeOmega(cost * abs(tau - A @ z["eta"])).to_event(1)
+omega_given_eta, eta_given_omega = of_weights(hinges)
 
 
-def eta_given_omega(omega: jax.Array, rest: Sites, X, y, *, cost, epsilon, prior_scale, intercept) -> InformationNormal:
-    """``N(P^-1 h, P^-1)``: ``P = I/nu^2 + c^2 sum a a'/omega``, ``h = c sum (omega + c tau)/omega a``."""
-    A, tau = rows(X, y, epsilon, intercept)
-    return InformationNormal(*weight_information(A, tau, omega, cost, prior_scale**-2.0))
-
-
-def eta_fit(z: Sites, X, y, *, cost, epsilon, prior_scale, intercept) -> tuple[jax.Array, jax.Array]:
+@given(hinges)
+def eta_fit(z: Sites, program: Hinges) -> tuple[jax.Array, jax.Array]:
     """The Gaussian fit of the posterior of ``eta``."""
-    A, tau = rows(X, y, epsilon, intercept)
-    return fit_rows(A, tau, cost, prior_scale**-2.0)
+    return fit_rows(*program)
 
 
 def svr_augmentation(model: Callable = svr, *, overrelaxation: float = 0.5) -> MoveKernel:

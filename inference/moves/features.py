@@ -17,10 +17,11 @@ from jax.scipy.special import gammaln
 from numpyro.distributions import Distribution
 
 from ...models import IndianBuffetProcess, InformationNormal
+from ...models.laws.arguments import check_features
 from ...models.laws.buffet import harmonic
-from ..engine.move import Move
-from ..engine.target import Sites
-from ..kernels.isvm import conjugate
+from ..engine.move import Conditional, Move
+from ..engine.target import Sites, Target
+from .hyper import conjugate, there, value_of
 
 ROWS, ENTRIES = 3, 5
 """Rows, and entries of each, at which a move's identity is evaluated."""
@@ -30,7 +31,7 @@ ROUNDS = 4
 """Flips that are proposed for each row, and for each column, in a step."""
 
 
-class Margin(NamedTuple):
+class FeatureMargin(NamedTuple):
     """What a max-margin factor says of the features, one row at a time.
 
     - **scores** - of ``Z``: every score, in one array.
@@ -49,9 +50,9 @@ class Margin(NamedTuple):
     log_total: Callable[[jax.Array], jax.Array]
 
 
-def no_margin(num_slots: int, dtype: jnp.dtype) -> Margin:
+def no_feature_margin(num_slots: int, dtype: jnp.dtype) -> FeatureMargin:
     """For programs without a margin."""
-    return Margin(
+    return FeatureMargin(
         lambda Z: jnp.zeros(0, dtype),
         lambda scores, i: scores,
         lambda scores, i, new: scores,
@@ -75,12 +76,19 @@ class Features(NamedTuple):
     concentration: jax.Array
     noise_scale: jax.Array
     feature_scale: jax.Array
-    margin: Margin
+    margin: FeatureMargin
 
     @property
     def ridge(self) -> jax.Array:
         """``sigma_n^2/sigma_0^2``."""
         return (self.noise_scale / self.feature_scale) ** 2
+
+
+def linear_gaussian(z: Sites, X, *, concentration, noise_scale, feature_scale, **_) -> Features:
+    """From the program's call; without a margin."""
+    X, alpha = check_features(X), value_of("concentration", concentration, z)
+    alpha, noise, scale = (jnp.asarray(value, X.dtype) for value in (alpha, noise_scale, feature_scale))
+    return Features(X, alpha, noise, scale, no_feature_margin(z["Z"].shape[1], X.dtype))
 
 
 def num_features(z: Sites) -> jax.Array:
@@ -109,7 +117,7 @@ def log_features(program: Features, gram: jax.Array, cross: jax.Array) -> jax.Ar
     return log_evidence(program, gram, cross) + law.log_prob_of_counts(jnp.diagonal(gram))
 
 
-class Row(NamedTuple):
+class FeatureRow(NamedTuple):
     """Row ``i`` given the others, with the loadings integrated out: ``y_i ~ N(z mean, sigma_n^2 (1 + z'V z) I)``."""
 
     number: jax.Array
@@ -129,7 +137,7 @@ class Point(NamedTuple):
     residual: jax.Array  # (D,)
     scores: jax.Array
 
-    def add(self, row: Row, k: jax.Array, amount: jax.Array) -> "Point":
+    def add(self, row: FeatureRow, k: jax.Array, amount: jax.Array) -> "Point":
         """Entry ``k`` increased by ``amount``."""
         spread = self.spread + amount * (2 * self.Vz[k] + amount * row.V[k, k])
         return Point(
@@ -149,7 +157,7 @@ def row_given_others(
     z: jax.Array,
     scores: jax.Array,
     uniforms: jax.Array,
-) -> tuple[Row, Point, "Own"]:
+) -> tuple[FeatureRow, Point, "Own"]:
     """Row ``i``, its present features ``z`` that other rows have too, and its own.
 
     :param gram: ``Z'Z`` of all rows.
@@ -165,14 +173,14 @@ def row_given_others(
     )
     both = lax.linalg.triangular_solve(factor, half, left_side=True, lower=True, transpose_a=True)
     V, mean = both[:, :M], both[:, M:]
-    row = Row(i, data, jnp.diagonal(gram) - z, V, mean, program.margin.change(i))
+    row = FeatureRow(i, data, jnp.diagonal(gram) - z, V, mean, program.margin.change(i))
     shared = jnp.where(row.counts > 0, z, 0.0)
     scores = program.margin.of_row(scores, i) - jnp.tensordot(z - shared, row.change, 1)
     Vz = V @ shared
     return row, Point(shared, Vz, shared @ Vz, data - shared @ mean, scores), own_features(uniforms, row, z)
 
 
-def log_row(program: Features, row: Row, spread: jax.Array, residual: jax.Array, scores: jax.Array) -> jax.Array:
+def log_row(program: Features, row: FeatureRow, spread: jax.Array, residual: jax.Array, scores: jax.Array) -> jax.Array:
     """Log density of the row's data and its margin, up to a constant."""
     square, D = jnp.sum(residual**2, axis=-1), row.data.shape[0]
     log_data = -D / 2 * jnp.log1p(spread) - square / (2 * program.noise_scale**2 * (1 + spread))
@@ -199,7 +207,7 @@ class Own(NamedTuple):
         return self.top - jnp.arange(WINDOW + 1)
 
 
-def own_features(u: jax.Array, row: Row, z: jax.Array) -> Own:
+def own_features(u: jax.Array, row: FeatureRow, z: jax.Array) -> Own:
     """A row's own features, given uniforms (M + 1,); the window's top is uniform from the present number upwards."""
     mine = row.counts == 0
     order = jnp.argsort(jnp.where(mine, u[1:] - (z > 0), 2.0))
@@ -209,7 +217,7 @@ def own_features(u: jax.Array, row: Row, z: jax.Array) -> Own:
     return Own(jnp.argsort(order), jnp.sum(mine), total, top)
 
 
-def log_own(program: Features, row: Row, point: Point, own: Own, j: jax.Array) -> jax.Array:
+def log_own(program: Features, row: FeatureRow, point: Point, own: Own, j: jax.Array) -> jax.Array:
     r"""Log weights of ``j`` features of the row's own beside those of ``point``, the first ``j`` of their order.
 
     ``Poisson(j; alpha/n)`` times the density of the data and the margin. The order is drawn with the slots in use in
@@ -224,7 +232,9 @@ def log_own(program: Features, row: Row, point: Point, own: Own, j: jax.Array) -
     return jnp.where(there, log_prior + log_row(program, row, spread, point.residual, scores), -jnp.inf)
 
 
-def entry_log_odds(program: Features, row: Row, point: Point, own: Own, k: jax.Array) -> tuple[jax.Array, Point, Point]:
+def entry_log_odds(
+    program: Features, row: FeatureRow, point: Point, own: Own, k: jax.Array
+) -> tuple[jax.Array, Point, Point]:
     """``log p(z_ik = 1 | rest) - log p(z_ik = 0 | rest)`` for a feature that another row has; the point at 0, at 1.
 
     The prior's odds are ``m_k/(n - m_k)``, ``m_k`` of the other rows having it. The number of the row's own features
@@ -237,28 +247,38 @@ def entry_log_odds(program: Features, row: Row, point: Point, own: Own, k: jax.A
     return jnp.log(m) - jnp.log(n - m) + logs[1] - logs[0], off, on
 
 
-class FeatureSweep(Move):
+class FeatureMove(Move):
+    """A move over features.
+
+    :param program: ``(z, *args, **kwargs) -> Features``.
+    :param covered_by: the test that covers the move as a whole.
+    """
+
+    owned: tuple[str, ...] = ("Z", "W")
+
+    def __init__(self, program: Callable[..., Features], *, covered_by: str, name: str | None = None) -> None:
+        super().__init__(self.owned, covered_by=covered_by, name=name)
+        self.program = program
+
+    def _program(self, z: Sites, target: Target) -> Features:
+        return target.call(self.program, {**target.given, **z})
+
+
+class FeatureSweep(FeatureMove):
     """Row after row with the loadings integrated out, then the loadings given the features.
 
     A row's entries in features that other rows have are drawn one by one, with the number of features that it has to
     itself summed out; then, in one draw, that number. A buffer with no free slot left is reported.
-
-    :param program: ``(z, *args, **kwargs) -> Features``.
-    :param covered_by: the test that covers the sweep as a whole.
     """
 
     num_keys = 4
-
-    def __init__(self, program: Callable[..., Features], *, covered_by: str, name: str | None = None) -> None:
-        super().__init__(("Z", "W"), covered_by=covered_by, name=name)
-        self.program = program
 
     def start(self, key, z, tuning):
         """No features: they are born row by row, which finds shared ones sooner than a draw of the prior."""
         return {"Z": jnp.zeros_like(z["Z"])}
 
     def step(self, keys, z, log_joint, target, tuning):
-        program = target.call(self.program, {**target.given, **z})
+        program = self._program(z, target)
         n, M = z["Z"].shape
         dtype = program.rows.dtype
         entries, orders = random.uniform(keys[0], (n, M), dtype), random.uniform(keys[1], (n, M + 1), dtype)
@@ -299,7 +319,7 @@ class FeatureSweep(Move):
 
         The program with the loadings integrated out is its density over that of the loadings given ``Z``.
         """
-        program = target.call(self.program, {**target.given, **z})
+        program = self._program(z, target)
         Z = z["Z"].astype(program.rows.dtype)
         n, M = Z.shape
         key_row, key_order, key_W = random.split(key, 3)
@@ -351,26 +371,19 @@ class Flipped(NamedTuple):
     log_features: jax.Array  # of the data and the prior, the loadings integrated out
 
 
-class FeatureFlips(Move):
+class FeatureFlips(FeatureMove):
     """Metropolis moves that flip several entries at once, with the loadings integrated out.
 
     Which columns: those in which two random rows differ. In which rows: in a third one, or in all that have some
     feature in which the two do not differ. The two rows differ by the same columns afterwards, so the way back is as
     likely as the way there. Entry by entry a row cannot exchange features for others that add up to the same, nor can
     features be exchanged for sums and differences of them: what is between explains the data badly.
-
-    :param program: ``(z, *args, **kwargs) -> Features``.
-    :param covered_by: the test that covers the move as a whole.
     """
 
     num_keys = 4
 
-    def __init__(self, program: Callable[..., Features], *, covered_by: str, name: str | None = None) -> None:
-        super().__init__(("Z", "W"), covered_by=covered_by, name=name)
-        self.program = program
-
     def step(self, keys, z, log_joint, target, tuning):
-        program = target.call(self.program, {**target.given, **z})
+        program = self._program(z, target)
         n, M = z["Z"].shape
         if n < 3:
             return z, log_joint
@@ -395,7 +408,7 @@ class FeatureFlips(Move):
 
     def discrepancies(self, key, z, target, tuning):
         """What flips gain, in one row and in several; the program with the loadings integrated out."""
-        program = target.call(self.program, {**target.given, **z})
+        program = self._program(z, target)
         n, M = z["Z"].shape
         if n < 3:
             return None
@@ -454,16 +467,22 @@ def _three_of(key: jax.Array, number: int, n: int) -> jax.Array:
     return jnp.stack([first, second, third + (third >= high)], axis=1)
 
 
-def loadings_given_features(program: Callable[..., Features]) -> Callable[..., Distribution]:
-    """The conditional of ``W``, called like the program."""
+def integrated_moves(program: Callable[..., Features], covered_by: str) -> list[Move]:
+    """Of the features and loadings: both moves that integrate the loadings out."""
+    return [FeatureSweep(program, covered_by=covered_by), FeatureFlips(program, covered_by=covered_by)]
 
-    def W_given_Z(rest: Sites, *args, **kwargs) -> Distribution:
-        return loadings(program(rest, *args, **kwargs), rest["Z"])
 
-    return W_given_Z
+def loadings_given_features(rest: Sites, program: Features) -> Distribution:
+    """The conditional of ``W``, for :func:`~regbayes.inference.moves.given.given`."""
+    return loadings(program, rest["Z"])
 
 
 def alpha_given_features(rest: Sites, *args, concentration, **kwargs) -> Distribution:
     """``Gamma(a + K, b + H_n)``: the number of features is Poisson with mean ``alpha H_n``."""
     prior = conjugate("concentration", concentration, dist.Gamma)
     return dist.Gamma(prior.concentration + num_features(rest), prior.rate + harmonic(len(rest["Z"])))
+
+
+def concentration_of_buffet() -> Conditional:
+    """The move of ``alpha``, where it has a prior."""
+    return Conditional("concentration", alpha_given_features, when=there)

@@ -47,7 +47,7 @@ def fit_rows(
         curvature = 2 * cost * jnp.exp(-(ratio**2) / 2) / (jnp.sqrt(2 * jnp.pi) * s)
         return -A.T @ slope, (A.T * curvature) @ A
 
-    return newton(lambda w: A @ w, spread, derivatives, jnp.abs(tau), A.shape[1], prior_precision, tolerance)
+    return newton(lambda w: A @ w, spread, jnp.abs(tau), derivatives, A.shape[1], prior_precision, tolerance)
 
 
 def fit_classes(
@@ -76,13 +76,6 @@ def fit_classes(
     d, L = X.shape[1], num_classes
     own = jax.nn.one_hot(y, L, dtype=X.dtype)
 
-    def spread(root: jax.Array) -> jax.Array:
-        # What counts is the spread of score differences: leave out what all classes share.
-        roots = root.reshape(L, d, L * d)
-        roots = roots - roots.mean(0)
-        covariance = jnp.einsum("ldr,ler->de", roots, roots) / L
-        return jnp.sqrt(jnp.sum((X @ covariance) * X, axis=1))
-
     def derivatives(m: jax.Array, s: jax.Array) -> tuple[jax.Array, jax.Array]:
         temperature = jnp.sqrt(6.0) / jnp.pi * s[:, None]
         p = jax.nn.softmax((X @ m.reshape(L, d).T + ell * (1 - own)) / temperature, axis=1)
@@ -95,18 +88,31 @@ def fit_classes(
         hessian = lax.map(hessian_rows, jnp.arange(L))  # class by class: all at once would take n L^2 d numbers
         return jnp.ravel(gradient), jnp.reshape(hessian, (L * d, L * d))
 
+    return newton(*scores_of(X, L, ell), derivatives, L * d, prior_precision, tolerance)
+
+
+def scores_of(X: jax.Array, L: int, ell: ArrayLike) -> tuple[Callable, Callable, jax.Array]:
+    """``change``, ``spread`` and ``distance`` for :func:`newton` of the scores of ``L`` classes."""
+    d = X.shape[1]
+
     def change(w: jax.Array) -> jax.Array:
         return jnp.max(jnp.abs(X @ w.reshape(L, d).T), axis=1)
 
-    distance = jnp.where(jnp.any(X != 0, axis=1), ell, 0.0).astype(X.dtype)  # a row of zeros has no kink
-    return newton(change, spread, derivatives, distance, L * d, prior_precision, tolerance)
+    def spread(root: jax.Array) -> jax.Array:
+        # What counts is the spread of score differences: leave out what all classes share.
+        roots = root.reshape(L, d, L * d)
+        roots = roots - roots.mean(0)
+        covariance = jnp.einsum("ldr,ler->de", roots, roots) / L
+        return jnp.sqrt(jnp.sum((X @ covariance) * X, axis=1))
+
+    return change, spread, jnp.where(jnp.any(X != 0, axis=1), ell, 0.0).astype(X.dtype)  # a row of zeros has no kink
 
 
 def newton(
     change: Callable,
     spread: Callable,
-    derivatives: Callable,
     distance: jax.Array,
+    derivatives: Callable,
     size: int,
     prior_precision: ArrayLike,
     tolerance: float = TOLERANCE,
@@ -115,8 +121,8 @@ def newton(
 
     :param change: by how much a change of the weights changes the scores, (n,).
     :param spread: standard deviation of the scores under a root of the weights' covariance, (n,).
-    :param derivatives: gradient and Hessian of the averaged loss, given the mean and the scores' spread.
     :param distance: of the scores from their kinks at weights 0, (n,): a narrow prior must not hide the kinks.
+    :param derivatives: gradient and Hessian of the averaged loss, given the mean and the scores' spread.
     :param size: of the weights.
     :param prior_precision: of each weight.
     :param tolerance: of the last step, against the fit's own standard deviations.

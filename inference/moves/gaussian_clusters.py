@@ -12,12 +12,13 @@ deaths cost O(n M).
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax, random
 from jax.scipy.special import gammaln
+from numpyro.distributions import Distribution
 
 from ...models.laws.normal_wishart import NormalWishart, cluster_statistics, inverse_root, log_normal, log_student
 from ..engine.move import Move
@@ -28,12 +29,13 @@ COMPONENTS = "components"
 """Name of the components' site where a move draws them, to forget them afterwards."""
 
 
-class Margin(NamedTuple):
-    """The multi-cluster hinge: inputs (n, p), ``c`` and ``ell``."""
+class ClusterMargin(NamedTuple):
+    """The multi-cluster hinge: inputs (n, p), ``c``, ``ell`` and the scale of the weights' prior."""
 
     inputs: jax.Array
     cost: jax.Array
     ell: jax.Array
+    prior_scale: jax.Array
 
 
 class Clusters(NamedTuple):
@@ -43,6 +45,7 @@ class Clusters(NamedTuple):
     - **prior** - of the components, about the same.
     - **concentration** - of the Chinese restaurant process.
     - **num_slots** - of the buffer.
+    - **laws** - priors of hyper-parameters, by name.
     - **margin** - where clusters pay for it; the weights are then the site ``eta``.
     """
 
@@ -50,7 +53,14 @@ class Clusters(NamedTuple):
     prior: NormalWishart
     concentration: jax.Array
     num_slots: int
-    margin: Margin | None = None
+    laws: dict[str, Distribution]
+    margin: ClusterMargin | None = None
+
+    @property
+    def pays(self) -> ClusterMargin:
+        """The margin of a program that has one."""
+        assert self.margin is not None
+        return self.margin
 
     def scores(self, z: Sites) -> jax.Array:
         """(n, M), ``eta_k . x_i``; (n, 0) without a margin."""
@@ -373,15 +383,14 @@ class CollapsedSlice(SliceAssignment):
 
     num_keys = 5
 
-    def __init__(self, clusters: ClustersOf, site: str = "z", *, covered_by: str, name: str | None = None) -> None:
-        self.clusters = clusters
-        super().__init__(self._explicit, (site,), covered_by=covered_by, name=name)
+    def __init__(self, clusters: Any, site: str = "z", *, covered_by: str, name: str | None = None) -> None:
+        super().__init__(clusters, (site,), covered_by=covered_by, name=name)
 
-    def _explicit(self, *args, **kwargs) -> Mixture:
-        return mixture_of(self.clusters(*args, **kwargs), explicit=True)
+    def _mixture(self, z: Sites, target: Target) -> Mixture:
+        return mixture_of(target.call(self.mixture, {**target.given, **z}), explicit=True)
 
     def _law(self, z: Sites, target: Target):
-        return target.call(self.clusters, {**target.given, **z}).posterior(z[self.sites[0]]).law()
+        return target.call(self.mixture, {**target.given, **z}).posterior(z[self.sites[0]]).law()
 
     def step(self, keys, z, log_joint, target, tuning):
         components = self._law(z, target).sample(keys[-1])

@@ -256,7 +256,7 @@ class Sweep(Assignment):
             laws = {site: law for part in parts for site, law in part.posterior_of(datum).items()}
             drawn: Sites = {}
             for s, (site, law) in enumerate(laws.items()):
-                drawn[site] = given(law, drawn).sample(random.fold_in(random.fold_in(key_births, s), start + j))
+                drawn[site] = law_at(law, drawn).sample(random.fold_in(random.fold_in(key_births, s), start + j))
                 sites = {**sites, site: sites[site].at[slot].set(jnp.where(born, drawn[site][0], sites[site][slot]))}
             labels = lax.dynamic_update_slice_in_dim(labels, own, start, 0)
             return start + j, counts, labels, sites, full | jnp.all(counts > 0)
@@ -296,7 +296,7 @@ class Sweep(Assignment):
             empty, total = counts == 0, logits[slot]
             for site, (prior, posterior) in laws.items():
                 taken = jnp.arange(num_slots) == slot
-                log_laws = given(posterior, z).log_prob(z[site]), given(prior, z).log_prob(z[site])
+                log_laws = law_at(posterior, z).log_prob(z[site]), law_at(prior, z).log_prob(z[site])
                 log_law = jnp.where(taken, *log_laws)
                 total = total + jnp.sum(jnp.where(empty, log_law, 0.0))
             return total
@@ -306,7 +306,7 @@ class Sweep(Assignment):
         other = _refresh_empty(key_empty, {**z, self.sites[0]: labels.at[i].set(slot)}, counts, parts)
         drawn: Sites = {}
         for s, (site, (_, posterior)) in enumerate(laws.items()):
-            drawn[site] = given(posterior, drawn).sample(random.fold_in(key_birth, s))
+            drawn[site] = law_at(posterior, drawn).sample(random.fold_in(key_birth, s))
             value = other[site].at[slot].set(jnp.where(counts[slot] == 0, drawn[site][0], other[site][slot]))
             other = {**other, site: value}
         return difference(log_prob, z, other), difference(target.log_joint, z, other)
@@ -410,13 +410,13 @@ def _refresh_empty(key: jax.Array, z: Sites, counts: jax.Array, parts: list[Part
     drawn: Sites = {}
     for s, (site, law) in enumerate(laws.items()):
         shape = counts.shape if isinstance(law, Distribution) else ()  # the rows given have it already
-        drawn[site] = given(law, drawn).sample(random.fold_in(key, s), shape)
+        drawn[site] = law_at(law, drawn).sample(random.fold_in(key, s), shape)
         empty = jnp.reshape(counts == 0, (-1,) + (1,) * (drawn[site].ndim - 1))
         z = {**z, site: jnp.where(empty, drawn[site], z[site])}
     return z
 
 
-def given(law: Law, before: Sites) -> Distribution:
+def law_at(law: Law, before: Sites) -> Distribution:
     """The law given the sites before it."""
     return law if isinstance(law, Distribution) else law(before)
 

@@ -32,7 +32,7 @@ class MarginWeights(Augmented):
     """
 
     def __init__(self, site: str, *, name: str | None = None) -> None:
-        super().__init__(site, self._augment, self._law, name=name)  # both read the program, see below
+        super().__init__(site, MarginWeights._augment, MarginWeights._law, name=name)  # which read the program, below
 
     def _augment(self, z: Sites, target: Target, k: Any) -> Distribution:
         A, tau, cost = self._rows(z, target, jnp.zeros_like(z[self.sites[0]]))

@@ -12,7 +12,7 @@ from jax.typing import ArrayLike
 from numpyro.distributions import Distribution
 
 from ..engine.target import Sites
-from .labels import Assignment, Law, Mixture, MixtureOf, Part, counts_of, given, index, num_slots_of, once
+from .labels import Assignment, Law, Mixture, MixtureOf, Part, counts_of, index, law_at, num_slots_of, once
 
 NUM_LAUNCH = 8
 """Steps of EM that find how a cluster would be split."""
@@ -319,14 +319,14 @@ def _log_ratio(
     log_density = part.log_density({site: v[None] for site, v in value.items()}, mixture.data)[0]
     total = jnp.sum(jnp.where(group, log_density, 0.0))
     for site in part.sites:
-        total = total + given(part.prior[site], value).log_prob(value[site]) - laws[site].log_prob(value[site])
+        total = total + law_at(part.prior[site], value).log_prob(value[site]) - laws[site].log_prob(value[site])
     return total
 
 
 def _draw(key: jax.Array, laws: Mapping[str, Law]) -> Sites:
     drawn: Sites = {}
     for s, (site, law) in enumerate(laws.items()):
-        drawn[site] = given(law, drawn).sample(random.fold_in(key, s))
+        drawn[site] = law_at(law, drawn).sample(random.fold_in(key, s))
     return drawn
 
 

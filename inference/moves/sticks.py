@@ -9,7 +9,6 @@ drawn one after the other: all rows at once (:class:`StickSlices`), or row after
 1. *Stick-breaking construction for the Indian buffet process*, Teh, Goerur and Ghahramani, AISTATS (2007).
 """
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -18,8 +17,7 @@ import numpyro.distributions as dist
 from jax import lax, random
 from jax.scipy.special import gammaln
 
-from ..engine.move import Move
-from .features import ENTRIES, ROWS, Features
+from .features import ENTRIES, ROWS, FeatureMove, Features
 
 SHARPNESS = 3.0
 """The slice is at ``Beta(SHARPNESS, 1)`` of the least stick with data: seldom so low that many others lie above it."""
@@ -117,41 +115,47 @@ class Column(NamedTuple):
         return some & ((rows == first) | ((rows > first) & (u[2:] < jax.nn.sigmoid(self.log_odds))))
 
 
-def column_law(
-    program: Features, sticks: Sticks, k: jax.Array, Z: jax.Array, w: jax.Array, residual: jax.Array, scores: jax.Array
-) -> Column:
-    """Column ``k`` given its loadings ``w`` (D,), residuals (n, D) and scores of the rows without it."""
-    pi, rows = sticks.pi[k], jnp.arange(len(Z))
-    on = scores + jax.vmap(lambda i: program.margin.change(i)[k])(rows)
+class Without(NamedTuple):
+    """The features, and what of the data a column is to explain.
+
+    - **k** - the column's number.
+    - **Z** - (n, M), the column included.
+    - **w** - (D,) its loadings.
+    - **residual** - (n, D) without it.
+    """
+
+    k: jax.Array
+    Z: jax.Array
+    w: jax.Array
+    residual: jax.Array
+
+
+def column_law(program: Features, sticks: Sticks, column: Without, scores: jax.Array) -> Column:
+    """A column given the scores of the rows without it."""
+    (k, Z, w, residual), rows = column, jnp.arange(len(column.Z))
+    pi, on = sticks.pi[k], scores + jax.vmap(lambda i: program.margin.change(i)[k])(rows)
     log_factors = [jax.vmap(program.margin.log_factor)(rows, value) for value in (on, scores)]
     gain = (residual @ w - w @ w / 2) / program.noise_scale**2
     log_odds = jnp.log(pi) - jnp.log1p(-pi) + gain + log_factors[0] - log_factors[1]
     return Column(log_odds, log_slice_ratio(sticks, k, Z))
 
 
-class StickSlices(Move):
+class StickSlices(FeatureMove):
     """Slice sampling of the sticks: columns one after the other, all rows at once, given the loadings.
 
     The sticks are drawn, serve for one pass over the columns that have data or lie above the slice, and are
     forgotten. More sticks above the slice than free slots are reported. For programs whose margin treats rows one by
     one: ``scores`` has a row for each. For others see :class:`StickEntries`.
-
-    :param program: ``(z, *args, **kwargs) -> Features``.
-    :param covered_by: the test that covers the sweep as a whole.
     """
 
-    num_keys = 2
-
-    def __init__(self, program: Callable[..., Features], *, covered_by: str, name: str | None = None) -> None:
-        super().__init__("Z", covered_by=covered_by, name=name)
-        self.program = program
+    num_keys, owned = 2, ("Z",)
 
     def start(self, key, z, tuning):
         """No features: they are born row by row, which finds shared ones sooner than a draw of the prior."""
         return {"Z": jnp.zeros_like(z["Z"])}
 
     def step(self, keys, z, log_joint, target, tuning):
-        program = target.call(self.program, {**target.given, **z})
+        program = self._program(z, target)
         Z, W = z["Z"].astype(program.rows.dtype), z["W"]
         n, M = Z.shape
         sticks, full = draw_sticks(keys[0], program.concentration, Z)
@@ -162,7 +166,7 @@ class StickSlices(Move):
             Z, residual, scores = carry
             k = order[j]
             residual = residual + Z[:, k, None] * W[:, k]
-            new, scores = self._column(program, sticks, k, Z, W[:, k], residual, scores, uniforms[k])
+            new, scores = self._column(program, sticks, Without(k, Z, W[:, k], residual), scores, uniforms[k])
             return Z.at[:, k].set(new), residual - new[:, None] * W[:, k], scores
 
         start = (Z, program.rows - Z @ W.T, self._scores(program, Z))
@@ -170,20 +174,13 @@ class StickSlices(Move):
         return {**z, "Z": Z.astype(z["Z"].dtype)}, None, full
 
     def _column(
-        self,
-        program: Features,
-        sticks: Sticks,
-        k: jax.Array,
-        Z: jax.Array,
-        w: jax.Array,
-        residual: jax.Array,
-        scores: jax.Array,
-        u: jax.Array,
+        self, program: Features, sticks: Sticks, column: Without, scores: jax.Array, u: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
-        """Column ``k`` drawn anew and the scores with it, given residuals without it."""
-        change = jax.vmap(lambda i: program.margin.change(i)[k])(jnp.arange(len(Z)))
-        scores = scores - _by_row(Z[:, k], change)
-        new = column_law(program, sticks, k, Z, w, residual, scores).sample(u).astype(Z.dtype)
+        """A column drawn anew, and the scores with it."""
+        old = column.Z[:, column.k]
+        change = jax.vmap(lambda i: program.margin.change(i)[column.k])(jnp.arange(len(old)))
+        scores = scores - _by_row(old, change)
+        new = column_law(program, sticks, column, scores).sample(u).astype(old.dtype)
         return new, scores + _by_row(new, change)
 
     def _scores(self, program: Features, Z: jax.Array) -> jax.Array:
@@ -192,7 +189,7 @@ class StickSlices(Move):
 
     def discrepancies(self, key, z, target, tuning):
         """Two values of columns that are held, given the sticks: the program times the law of the sticks."""
-        program = target.call(self.program, {**target.given, **z})
+        program = self._program(z, target)
         Z, W = z["Z"].astype(program.rows.dtype), z["W"]
         n = len(Z)
         key_sticks, key_columns = random.split(key)
@@ -207,7 +204,7 @@ class StickSlices(Move):
             k, u = step
             change, w = jax.vmap(lambda i: program.margin.change(i)[k])(rows), W[:, k]
             residual = program.rows - Z @ W.T + Z[:, k, None] * w
-            law = column_law(program, sticks, k, Z, w, residual, scores - _by_row(Z[:, k], change))
+            law = column_law(program, sticks, Without(k, Z, w, residual), scores - _by_row(Z[:, k], change))
             other = (u < 0.5).astype(Z.dtype) * (u[0] < 0.7)
             claimed = law.log_weight(Z[:, k]) - law.log_weight(other)
             actual = log_density(Z) - log_density(Z.at[:, k].set(other))
@@ -223,18 +220,21 @@ class StickEntries(StickSlices):
     def _scores(self, program: Features, Z: jax.Array) -> jax.Array:
         return program.margin.scores(Z)
 
-    def _column(self, program, sticks, k, Z, w, residual, scores, u):
+    def _column(self, program, sticks, column, scores, u):
+        k, Z, *_ = column
+
         def draw(i: jax.Array, carry: tuple) -> tuple:
-            column, scores = carry
-            log_odds, off, on = stick_log_odds(program, sticks, k, i, Z.at[:, k].set(column), w, residual, scores)
+            values, scores = carry
+            now = column._replace(Z=Z.at[:, k].set(values))
+            log_odds, off, on = stick_log_odds(program, sticks, now, i, scores)
             one = u[i] < jax.nn.sigmoid(log_odds)
-            return column.at[i].set(one), program.margin.with_row(scores, i, jnp.where(one, on, off))
+            return values.at[i].set(one), program.margin.with_row(scores, i, jnp.where(one, on, off))
 
         return lax.fori_loop(0, len(Z), draw, (Z[:, k], scores))
 
     def discrepancies(self, key, z, target, tuning):
         """Entries of columns that are held, given the sticks: the program times the law of the sticks."""
-        program = target.call(self.program, {**target.given, **z})
+        program = self._program(z, target)
         Z, W = z["Z"].astype(program.rows.dtype), z["W"]
         key_sticks, key_rows = random.split(key)
         sticks, _ = draw_sticks(key_sticks, program.concentration, Z)
@@ -243,7 +243,7 @@ class StickEntries(StickSlices):
         def one(step: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
             k, i = step
             residual = program.rows - Z @ W.T + Z[:, k, None] * W[:, k]
-            claimed, _, _ = stick_log_odds(program, sticks, k, i, Z, W[:, k], residual, scores)
+            claimed, _, _ = stick_log_odds(program, sticks, Without(k, Z, W[:, k], residual), i, scores)
             both = [Z.at[i, k].set(value) for value in (1.0, 0.0)]
             logs = [target.log_joint({**z, "Z": value.astype(z["Z"].dtype)}) for value in both]
             logs = [log + log_sticks(sticks, program.concentration, Z) for log, Z in zip(logs, both, strict=True)]
@@ -254,20 +254,14 @@ class StickEntries(StickSlices):
 
 
 def stick_log_odds(
-    program: Features,
-    sticks: Sticks,
-    k: jax.Array,
-    i: jax.Array,
-    Z: jax.Array,
-    w: jax.Array,
-    residual: jax.Array,
-    scores: jax.Array,
+    program: Features, sticks: Sticks, column: Without, i: jax.Array, scores: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Log odds of ``z_ik`` given the sticks and all else, residuals without column ``k``; row ``i``'s scores at 0, 1.
+    """Log odds of entry ``i`` of a column given the sticks and all else; row ``i``'s scores at 0, at 1.
 
     Where no other row has the feature, the slice's density is larger by a ratio if this one has it.
     """
-    margin, change = program.margin, program.margin.change(i)[k]
+    (k, Z, w, residual), margin = column, program.margin
+    change = margin.change(i)[k]
     off = margin.of_row(scores, i) - Z[i, k] * change
     on = off + change
     gain = (residual[i] @ w - w @ w / 2) / program.noise_scale**2

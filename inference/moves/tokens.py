@@ -25,6 +25,7 @@ from ..engine.move import Augmented, Conditional, Move
 from ..engine.target import Sites, Target
 from ..host import token_sweeps
 from .augmentation import class_rows, weight_information
+from .weights import Hinges
 
 LANES = 256
 """Documents that are swept side by side without compiled code."""
@@ -34,7 +35,7 @@ FEATURES, SCORES = "features", "scores"
 """Names under which a move keeps documents' proportions and scores among the sites while it runs."""
 
 
-class Margin(NamedTuple):
+class TokenMargin(NamedTuple):
     """The loss ``max_j (shifts_dj + rows_j'x_d) - rows_{own_d}'x_d`` of documents with proportions ``x_d``.
 
     - **rows** - (J, T) weights; a single row is no loss.
@@ -63,30 +64,30 @@ class Tokens(NamedTuple):
     phi: jax.Array
     base: jax.Array
     group: jax.Array
-    margin: Margin
+    margin: TokenMargin
 
 
-def no_margin(corpus: Corpus, num_topics: int, dtype: Any) -> Margin:
+def no_margin(corpus: Corpus, num_topics: int, dtype: Any) -> TokenMargin:
     """Nothing to pay."""
     own = jnp.zeros(corpus.num_documents, jnp.int32)
-    return Margin(
+    return TokenMargin(
         jnp.zeros((1, num_topics), dtype), jnp.zeros((corpus.num_documents, 1), dtype), own, jnp.ones((), dtype)
     )
 
 
-def class_margin(eta: jax.Array, y: jax.Array, cost: Any, ell: Any) -> Margin:
+def class_margin(eta: jax.Array, y: jax.Array, cost: Any, ell: Any) -> TokenMargin:
     """The multi-class hinge: ``shifts`` are ``ell 1[k != y_d]``."""
     others = y[:, None] != jnp.arange(len(eta))
     cost, ell = jnp.asarray(cost, eta.dtype), jnp.asarray(ell, eta.dtype)
-    return Margin(eta, ell * others, y.astype(jnp.int32), cost)
+    return TokenMargin(eta, ell * others, y.astype(jnp.int32), cost)
 
 
-def tube_margin(eta: jax.Array, y: jax.Array, cost: Any, epsilon: Any) -> Margin:
+def tube_margin(eta: jax.Array, y: jax.Array, cost: Any, epsilon: Any) -> TokenMargin:
     """``max(0, |f - y| - epsilon)`` is the largest of 0, ``f - y - epsilon`` and ``y - f - epsilon``."""
     zero = jnp.zeros_like(y)
     shifts = jnp.stack([zero, -y - epsilon, y - epsilon], axis=1).astype(eta.dtype)
     own = jnp.zeros(y.shape, jnp.int32)
-    return Margin(jnp.stack([jnp.zeros_like(eta), eta, -eta]), shifts, own, jnp.asarray(cost, eta.dtype))
+    return TokenMargin(jnp.stack([jnp.zeros_like(eta), eta, -eta]), shifts, own, jnp.asarray(cost, eta.dtype))
 
 
 def columns_of(phi: jax.Array) -> jax.Array:
@@ -281,54 +282,41 @@ def phi_given_z(z: Sites, X, *args, num_topics, beta, **_) -> Distribution:
     return FlooredDirichlet(beta + tokens_of(X).word_counts(z["z"], num_topics, jnp.result_type(float))).to_event(1)
 
 
-class ClassRows(NamedTuple):
-    """The hinge that the loss is in ``eta_k``, the other classes' fixed: ``zeta_d = tau_d - sgn_d x_d'eta_k``.
-
-    - **x** - (D, T) documents' proportions.
-    - **sgn**, **tau**, **zeta** - (D,).
-    """
-
-    x: jax.Array
-    sgn: jax.Array
-    tau: jax.Array
-    zeta: jax.Array
-
-
-def class_weight_rows(k: Any, z: Sites, corpus: Corpus, y: jax.Array, ell: Any) -> ClassRows:
-    """The rows of class ``k``."""
-    eta = z["eta"]
-    x = z[FEATURES] if FEATURES in z else corpus.proportions(z["z"], eta.shape[-1], eta.dtype)
-    scores = z[SCORES] if SCORES in z else x @ eta.T
-    sgn, tau = class_rows(scores, y, k, ell)
-    return ClassRows(x, sgn, tau, tau - sgn * jnp.take(scores, k, axis=1))
-
-
 class ClassWeights(Augmented):
     """The weights of one class after the other by the augmentation; documents' proportions are computed once.
+
+    ``1/omega_d ~ IG(1/(c|zeta_d|), 1)`` for the hinge in ``eta_k`` (the paper prints an index of -1/2); given these
+    ``B = I/v + c^2 sum x x'/omega`` and ``c sum +-(1 + c tau/omega) x``, exact for one class at a time.
 
     :param labels: ``(z, *args, **kwargs) -> (D,)`` the documents' classes.
     :param overrelaxation: see :class:`~regbayes.inference.Augmented`.
     """
 
     def __init__(self, labels: Callable[..., jax.Array], overrelaxation: float = 0.5) -> None:
-        def omega_given_eta(k, z: Sites, X, /, *args, cost, ell, **settings) -> HingeOmega:
-            """``1/omega_d ~ IG(1/(c|zeta_d|), 1)`` for the hinge in ``eta_k`` (the paper prints an index of -1/2)."""
-            y = labels(z, X, *args, **settings)
-            return HingeOmega(cost * jnp.abs(class_weight_rows(k, z, tokens_of(X), y, ell).zeta)).to_event(1)
+        both = ClassWeights._augment, ClassWeights._law
+        super().__init__("eta", *both, rows=True, overrelaxation=overrelaxation)
+        self.labels = labels
 
-        def eta_given_omega(k, omega, z: Sites, X, /, *args, cost, ell, prior_scale, **settings) -> InformationNormal:
-            """``B = I/v + c^2 sum x x'/omega`` and ``c sum +-(1 + c tau/omega) x``, exact for one class at a time."""
-            y = labels(z, X, *args, **settings)
-            x, sgn, tau, _ = class_weight_rows(k, z, tokens_of(X), y, ell)
-            precision = jnp.asarray(prior_scale, x.dtype) ** -2.0
-            return InformationNormal(*weight_information(x, tau, omega, cost, precision, sgn))
+    def _hinges(self, k: Any, z: Sites, target: Target) -> tuple[Hinges, jax.Array, jax.Array]:
+        """Rows and offsets of the hinge that the loss is in ``eta_k``; the rows' signs; the scores of class ``k``."""
+        z = {**target.given, **z}
+        eta, (cost, ell, prior_scale) = z["eta"], target.call(_loss)
+        x = z[FEATURES] if FEATURES in z else _proportions(z, target)
+        scores = z[SCORES] if SCORES in z else x @ eta.T
+        sgn, tau = class_rows(scores, target.call(self.labels, z), k, ell)
+        hinges = Hinges(x, tau, cost, jnp.asarray(prior_scale, x.dtype) ** -2.0)
+        return hinges, sgn, jnp.take(scores, k, axis=1)
 
-        super().__init__("eta", omega_given_eta, eta_given_omega, rows=True, overrelaxation=overrelaxation)
+    def _augment(self, z: Sites, target: Target, k: Any) -> Distribution:
+        (_, tau, cost, _), sgn, scores = self._hinges(k, z, target)
+        return HingeOmega(cost * jnp.abs(tau - sgn * scores)).to_event(1)
+
+    def _law(self, omega: jax.Array, z: Sites, target: Target, k: Any) -> InformationNormal:
+        (x, tau, cost, precision), sgn, _ = self._hinges(k, z, target)
+        return InformationNormal(*weight_information(x, tau, omega, cost, precision, sgn))
 
     def step(self, keys, z, log_joint, target, tuning):
-        eta = z["eta"]
-        corpus = target.call(corpus_of)
-        x = corpus.proportions(z["z"], eta.shape[-1], eta.dtype)
+        eta, x = z["eta"], _proportions(z, target)
         z = {**z, FEATURES: x, SCORES: x @ eta.T}
         keys = random.split(keys[0], (len(eta), 2))
 
@@ -338,6 +326,15 @@ class ClassWeights(Augmented):
 
         z = lax.fori_loop(0, len(eta), visit, z)
         return {site: value for site, value in z.items() if site not in (FEATURES, SCORES)}, None
+
+
+def _proportions(z: Sites, target: Target) -> jax.Array:
+    """(D, T) of the documents."""
+    return target.call(corpus_of).proportions(z["z"], z["eta"].shape[-1], z["eta"].dtype)
+
+
+def _loss(*args: Any, cost: Any, ell: Any, prior_scale: Any, **_: Any) -> tuple[Any, Any, Any]:
+    return cost, ell, prior_scale
 
 
 def corpus_of(X: Any, *args: Any, **kwargs: Any) -> Corpus:

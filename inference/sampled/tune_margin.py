@@ -46,6 +46,14 @@ class TunedMargin(NamedTuple):
     overflow: bool
 
 
+class Aim(NamedTuple):
+    """How many clusters there should be, and the largest ``ell`` and ``cost * ell`` to get there."""
+
+    num_clusters: Any = 0
+    reach: Any = 0.0
+    strongest: Any = 0.0
+
+
 def tune_margin(
     X: ArrayLike,
     *,
@@ -130,19 +138,9 @@ def tune_margin(
         if overflow:
             empty = {name: np.zeros(0, kind) for name, kind in (("cost", float), ("ell", float), ("num_clusters", int))}
             return TunedMargin(cost, ell, num_clusters, init_params, empty, overflow)
-    reach, strongest = max(ell, REACH * _deviation(X, **settings)), max(cost * ell, max_strength)
+    aim = Aim(num_clusters, max(ell, REACH * _deviation(X, **settings)), max(cost * ell, max_strength))
     margin = {"cost": jnp.asarray(cost, float), "ell": jnp.asarray(ell, float)}
-    state, trace, chosen = _run(
-        dpmmgm_collapsed,
-        dpmmgm,
-        key_margin,
-        X,
-        num_sweeps,
-        init_params,
-        settings,
-        margin,
-        (num_clusters, reach, strongest),
-    )
+    state, trace, chosen = _run(dpmmgm_collapsed, dpmmgm, key_margin, X, num_sweeps, init_params, settings, margin, aim)
     found = {name: float(trace[name][chosen]) for name in margin}
     return TunedMargin(
         **found, num_clusters=num_clusters, init_params=state.z, trace=trace, overflow=bool(overflow | state.overflow)
@@ -158,7 +156,7 @@ def _run(
     init_params: Sites | None,
     settings: dict[str, Any],
     margin: dict[str, jax.Array] | None = None,
-    aim: tuple[int, float, float] = (0, 0.0, 0.0),
+    aim: Aim | None = None,
 ) -> tuple[KernelState, dict[str, np.ndarray], int]:
     """Sweeps, the margin changed after each if there is one; the chosen state, the trace, and which of it that is."""
     structure = {name: value for name, value in settings.items() if name in STRUCTURE}
@@ -166,7 +164,7 @@ def _run(
     kernel = _kernel(make, program, tuple(sorted(structure.items())))
     margin = margin or {}
     state = kernel.init(key, 0, init_params, (X,), {**rest, **margin})
-    state, values, chosen = _sweeps(kernel, state, X, rest, margin, *aim, num_sweeps)
+    state, values, chosen = _sweeps(kernel, state, X, rest, margin, aim or Aim(), num_sweeps)
     return state, {name: np.asarray(value) for name, value in values.items()}, int(chosen)
 
 
@@ -177,9 +175,7 @@ def _kernel(make: Callable, program: Callable, structure: tuple) -> MoveKernel:
 
 
 @functools.partial(jax.jit, static_argnames=("kernel", "num_sweeps"))
-def _sweeps(
-    kernel: MoveKernel, state: KernelState, X, settings, margin, wanted, reach, strongest, num_sweeps: int
-) -> tuple:
+def _sweeps(kernel: MoveKernel, state: KernelState, X, settings, margin, aim: Aim, num_sweeps: int) -> tuple:
     """The sweeps as one compiled loop, and the one that is chosen: without a margin the last."""
     furthest = jnp.iinfo(jnp.int32).max
     size = 8 * math.log(TRAVEL) / num_sweeps  # half of the sweeps, one of two values, half a step on average
@@ -189,16 +185,16 @@ def _sweeps(
         given = {**settings, **margin}
         state = kernel.sample(kernel.refresh(state, (X,), given), (X,), given)
         told = {**margin, "num_clusters": state.num_active}
-        alone = (state.num_active == 1) & (wanted > 1)
-        gap = jnp.where(alone, furthest, jnp.abs(state.num_active - wanted))
-        way = jnp.sign(state.num_active - wanted)
+        alone = (state.num_active == 1) & (aim.num_clusters > 1)
+        gap = jnp.where(alone, furthest, jnp.abs(state.num_active - aim.num_clusters))
+        way = jnp.sign(state.num_active - aim.num_clusters)
         kept = jnp.where(way == 0, kept + 1, 0)
         better = (gap < chosen[2]) | ((gap == chosen[2]) & (kept >= chosen[3])) if margin else True
         chosen = jax.tree.map(lambda new, old: jnp.where(better, new, old), (state.z, t, gap, kept), chosen)
         if margin:
             turns = turns + (way * last < 0)
             last = jnp.where(way == 0, last, way)
-            margin = _step(random.fold_in(state.rng_key, t), margin, size * way / turns, reach, strongest)
+            margin = _step(random.fold_in(state.rng_key, t), margin, size * way / turns, aim)
         return (state, margin, last, turns, kept, chosen), told
 
     none, one = jnp.zeros((), int), jnp.ones((), int)
@@ -207,14 +203,12 @@ def _sweeps(
     return state._replace(z=z), trace, chosen
 
 
-def _step(
-    key: jax.Array, margin: dict[str, jax.Array], size: jax.Array, reach: jax.Array, strongest: jax.Array
-) -> dict[str, jax.Array]:
+def _step(key: jax.Array, margin: dict[str, jax.Array], size: jax.Array, aim: Aim) -> dict[str, jax.Array]:
     """One of ``cost`` and ``ell``, at random, times up to ``exp(size)``; ``cost`` if ``ell`` would leave its reach."""
     u, coin = random.uniform(key, (2,))
-    factor = jnp.minimum(jnp.exp(size * u), strongest / (margin["cost"] * margin["ell"]))
+    factor = jnp.minimum(jnp.exp(size * u), aim.strongest / (margin["cost"] * margin["ell"]))
     moved = {name: value * factor for name, value in margin.items()}
-    cost = (coin < 0.5) | (moved["ell"] > reach)
+    cost = (coin < 0.5) | (moved["ell"] > aim.reach)
     return {
         "cost": jnp.where(cost, moved["cost"], margin["cost"]),
         "ell": jnp.where(cost, margin["ell"], moved["ell"]),

@@ -31,9 +31,9 @@ from regbayes.inference import (
     mmctm_collapsed,
     mmctm_predict,
 )
-from regbayes.inference.kernels.ctm import draw_tables, sum_words
+from regbayes.inference.moves.documents import draw_tables, sum_words
 from regbayes.inference.moves.tokens import (
-    Margin,
+    TokenMargin,
     Tokens,
     TokenSweep,
     _host,
@@ -412,7 +412,7 @@ def test_a_margin_is_the_factor_of_the_program():
     t = rng.normal(size=5)
     expected = np.sum(np.maximum(np.abs(s[:, 0] - t) - 0.2, 0))
     assert total(tube_margin(jnp.asarray(eta[0]), jnp.asarray(t), 1.0, 0.2)) == pytest.approx(expected, rel=1e-4)
-    assert isinstance(no_margin(tokens_of(X2), 3, jnp.float32), Margin)
+    assert isinstance(no_margin(tokens_of(X2), 3, jnp.float32), TokenMargin)
 
 
 # ----- Documents
