@@ -19,7 +19,7 @@ def plot_decision(
     y: np.ndarray,
     *,
     predict: Callable[[Any, np.ndarray], np.ndarray] | None = None,
-    ell: float = 1.0,
+    ell: float | None = 1.0,
     class_names: Sequence[str] | None = None,
     feature_names: Sequence[str] = ("$x_1$", "$x_2$"),
     num_draws: int = 400,
@@ -36,7 +36,7 @@ def plot_decision(
     :param y: (n,) labels in ``0..L-1``.
     :param predict: ``predict(samples, points) -> labels`` (S, m) for points (m, 2): for a posterior that is not linear.
         The boundary is then where the vote changes, without margins.
-    :param ell: the margin.
+    :param ell: the margin; None where the model has none.
     :param class_names: L names for the legend.
     :param feature_names: names of the two axes.
     :param num_draws: at most so many draws vote, evenly spaced (without ``predict``).
@@ -76,7 +76,7 @@ def plot_decision(
     _draw_points(ax, X, y, names)
     ax.set(xlim=box[:2], ylim=box[2:], xlabel=feature_names[0], ylabel=feature_names[1])
     _draw_vote_scale(ax, num_classes, names)
-    _draw_legend(ax, margins=predict is None)
+    _draw_legend(ax, margins=predict is None and ell is not None)
     return ax
 
 

@@ -44,10 +44,9 @@ def fit(
         raise UsageError(f"--kernel: {name} has {', '.join(entry.kernels)}; found {scheme!r}")
     options = _options(name, entry.program, settings)
     add_flag(ONE_THREAD)
-    from .data import REGRESSION, read
+    from .data import read
 
-    real = name in REGRESSION or options.get("loss") == "epsilon-insensitive"
-    args, notes = read(name, entry.program, data, label, real)
+    args, notes = read(entry, data, label, options)
     run = _Run(entry, scheme, args, options, num_samples, num_warmup, num_chains, seed)
     plan = {
         "model": name,
