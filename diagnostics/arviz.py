@@ -100,7 +100,7 @@ def assemble(
     if (loss := _training_loss(model, sites, posterior, arguments)) is not None:
         stats["training_loss"] = loss
     groups = {"posterior": posterior, "sample_stats": stats, "constant_data": data}
-    card = None if model is None else card_of(model)
+    card = card_of(attrs.get("model", model))
     attrs = {
         "model": "unknown" if card is None else card.name,
         "program": "unknown" if model is None else origin(model).__name__,

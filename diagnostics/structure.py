@@ -29,16 +29,17 @@ def origin(program: Any) -> Any:
     return program
 
 
-def card_of(found: xr.DataTree | Callable) -> Any:
-    """The zoo's card of a tree of draws, or of a program; None where the zoo has none."""
+def card_of(found: xr.DataTree | Callable | str | None) -> Any:
+    """The zoo's card of a tree of draws, of a program, or by its name; None where the zoo has none."""
     zoo = importlib.import_module(f"{__package__.rpartition('.')[0]}.zoo")
-    if not isinstance(found, xr.DataTree):
-        return next((card for card in zoo.values() if origin(card.program) is origin(found)), None)
-    if "model" in found.attrs:
-        return zoo.get(found.attrs["model"])
-    # Trees of earlier versions name the program alone.
-    name = found.attrs.get("program")
-    return next((card for card in zoo.values() if origin(card.program).__name__ == name), None)
+    if isinstance(found, xr.DataTree):
+        if "model" not in found.attrs:  # trees of earlier versions name the program alone
+            program = found.attrs.get("program")
+            return next((card for card in zoo.values() if origin(card.program).__name__ == program), None)
+        found = found.attrs["model"]
+    if isinstance(found, str):
+        return zoo.get(found)
+    return next((card for card in zoo.values() if origin(card.program) is origin(found)), None)
 
 
 def dims_of(sites: Mapping[str, Mapping[str, Any]]) -> dict[str, list[str]]:

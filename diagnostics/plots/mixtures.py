@@ -12,7 +12,7 @@ from matplotlib.patches import Ellipse
 from ..predictive import settings_of
 from ..relabelling import relabel
 from ..structure import arguments_of, card_of, flat_draws, label_site
-from .decision import _check_names, _check_plane, _draw_points, _draw_vote, _draw_vote_scale, _gaps, _grid
+from .decision import _check_names, _check_plane, _draw_lines, _draw_points, _draw_vote, _draw_vote_scale, _gaps, _grid
 from .style import axes_or_new
 
 RADIUS = 2.0
@@ -82,7 +82,7 @@ def plot_mixture_decision(
     shape = (resolution, resolution)
     ax = axes_or_new(ax, (7, 5.4))
     _draw_vote(ax, votes.reshape(*shape, num_classes), box)
-    _draw_lines(ax, _gaps(scores).reshape(*shape, num_classes), box, {0.0: "solid"}, 2.0)
+    _draw_lines(ax, _gaps(scores).reshape(*shape, num_classes), box, None, 2.0)
     _draw_points(ax, X, y, names)
     margin = dt.attrs.get("argument_ell")
     _draw_components(ax, relabel(dt), points, shape, box, margin)
@@ -130,18 +130,4 @@ def _draw_components(
         scores = f if f.ndim == 2 else np.stack([-f / 2, f / 2], axis=1)
         inside = np.sum(((points - mu) / (RADIUS * spread)) ** 2, axis=1) <= 1
         gaps = np.where(inside[:, None], _gaps(scores), np.nan).reshape(*shape, -1)
-        levels = {0.0: "solid"} if ell is None else {0.0: "solid", ell: "dashed"}
-        _draw_lines(ax, gaps, box, levels, 1.0)
-
-
-def _draw_lines(ax: Axes, gaps: np.ndarray, box: tuple[float, ...], levels: dict[float, str], width: float) -> None:
-    """Where each class leads by a level."""
-    if np.all(np.isnan(gaps)):
-        return
-    for k in range(gaps.shape[-1]):
-        for level, style in levels.items():
-            inside = np.nanmin(gaps[..., k]) < level < np.nanmax(gaps[..., k])
-            if inside and not (k == 0 and level == 0 and gaps.shape[-1] == 2):  # the tie of two classes, once
-                ax.contour(
-                    gaps[..., k], [level], colors="0.1", linestyles=style, linewidths=width, extent=box, zorder=2
-                )
+        _draw_lines(ax, gaps, box, ell, 1.0)

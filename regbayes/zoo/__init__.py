@@ -19,9 +19,9 @@ from importlib.metadata import entry_points
 from types import ModuleType
 
 from . import features, mixtures, svms, topics
-from .card import Card, Components
+from .card import Card
 
-__all__ = ["Card", "Components", "add", "names", "remove"]
+__all__ = ["Card", "add", "names", "remove"]
 
 _cards: dict[str, Card] = {card.name: card for room in (svms, mixtures, topics, features) for card in room.CARDS}
 _waiting = list(entry_points(group="regbayes.models"))

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -10,17 +10,14 @@ TASKS = ("classes", "numbers", "clusters", "features", "")
 LABELS = ("classes", "numbers", "landmarks")
 
 
-class Components(NamedTuple):
-    """Clusters of a mixture of classifiers, to be drawn in the plane: of S draws with M slots each.
+def example(make: Callable, *sizes: int, take: int = 2, **settings: Any) -> Callable[..., tuple[tuple, dict[str, Any]]]:
+    """An example: the first ``take`` things that ``make(*sizes, seed=seed)`` returns, and settings."""
+    return lambda seed=0: (make(*sizes, seed=seed)[:take], settings)
 
-    - **mean** - (S, M, d) of the inputs.
-    - **variance** - (S, M, d) of the inputs.
-    - **weights** - (S, M, [L,] d or d + 1) of each cluster's own classifier.
-    """
 
-    mean: np.ndarray
-    variance: np.ndarray
-    weights: np.ndarray
+def spread(values: Any) -> float:
+    """The standard deviation of a column, on average over columns; 1 of constants."""
+    return float(np.sqrt(np.var(np.asarray(values, float), axis=0).mean())) or 1.0
 
 
 def _no_settings(*data: Any) -> dict[str, Any]:
@@ -56,7 +53,8 @@ class Card:
     :param probabilities: whether its discriminants are probabilities of the classes.
     :param log_likelihood: ``log_likelihood(draws, arguments) -> (S, n)``, of each datum given the others and the draw,
         for :func:`~regbayes.diagnostics.loo`; None where there is none.
-    :param components: ``components(draws, arguments)``, the :class:`Components` of a mixture of classifiers, or None.
+    :param components: of a mixture of classifiers, ``components(draws, arguments)``: mean and variance (S, M, d) of the
+        inputs of each slot, and its classifier (S, M, [L,] d or d + 1), to be drawn in the plane; or None.
     :param pictures: more pictures for ``regbayes plot``: name -> (caption, function of the tree of draws).
     :param picture: the name of the picture that shows the model best; by default the last of ``regbayes plot``.
     :param show: ``show() -> (args, kwargs)``, the data for that picture; by default the example.
@@ -80,7 +78,7 @@ class Card:
     predict: Callable[..., Any] | None = None
     probabilities: bool = False
     log_likelihood: Callable[[dict[str, Any], dict[str, Any]], Any] | None = None
-    components: Callable[[dict[str, Any], dict[str, Any]], Components | None] | None = None
+    components: Callable[[dict[str, Any], dict[str, Any]], tuple | None] | None = None
     pictures: Mapping[str, tuple[str, Callable[[Any], Any]]] = field(default_factory=dict)
     picture: str = ""
     show: Callable[[], tuple[tuple, dict[str, Any]]] | None = None

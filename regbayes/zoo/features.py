@@ -1,10 +1,10 @@
 """Cards of the models of latent binary features."""
 
+import functools
 from typing import Any
 
 from .. import datasets, inference, models
-from .card import Card
-from .svms import spread
+from .card import Card, example, spread
 
 ILSVM = (
     "Zhu, Chen and Xing, Bayesian inference with posterior regularization and applications to infinite latent SVMs, "
@@ -12,18 +12,6 @@ ILSVM = (
 )
 SHARE = 0.5
 """Of the data's standard deviation, what is expected to be noise."""
-
-
-def _features(seed: int = 0) -> tuple[tuple, dict[str, Any]]:
-    return datasets.make_latent_features(24, 4, 3, seed=seed)[:1], {"noise_scale": 0.3}
-
-
-def _classes(seed: int = 0) -> tuple[tuple, dict[str, Any]]:
-    return datasets.make_latent_features(24, 4, 3, seed=seed)[:2], {"noise_scale": 0.3}
-
-
-def _tasks(seed: int = 0) -> tuple[tuple, dict[str, Any]]:
-    return datasets.make_latent_tasks(20, 6, 3, num_tasks=3, seed=seed)[:2], {"noise_scale": 0.3}
 
 
 def _of_features(X: Any, *targets: Any) -> dict[str, Any]:
@@ -42,7 +30,7 @@ CARDS = [
         paper="Griffiths and Ghahramani, Infinite latent feature models and the Indian buffet process, NIPS (2005); "
         "Teh, Görür and Ghahramani, Stick-breaking construction for the Indian buffet process, AISTATS (2007)",
         program=models.ibp,
-        example=_features,
+        example=example(datasets.make_latent_features, 24, 4, 3, take=1, noise_scale=0.3),
         kernels={"slice": inference.ibp_slice, "collapsed": inference.ibp_collapsed},
         limit=inference.LatentFeatureMeans,
         task="features",
@@ -54,7 +42,7 @@ CARDS = [
         title="infinite latent SVM: large-margin classifier on latent binary features",
         paper=ILSVM,
         program=models.ilsvm,
-        example=_classes,
+        example=example(datasets.make_latent_features, 24, 4, 3, noise_scale=0.3),
         kernels={"slice": inference.ilsvm_slice, "collapsed": inference.ilsvm_collapsed},
         limit=inference.MaxMarginFeatureMeans,
         learner=inference.ILSVM,
@@ -68,7 +56,7 @@ CARDS = [
         title="multi-task infinite latent SVM: tasks on a shared binary projection",
         paper=ILSVM,
         program=models.mt_ilsvm,
-        example=_tasks,
+        example=example(functools.partial(datasets.make_latent_tasks, num_tasks=3), 20, 6, 3, noise_scale=0.3),
         kernels={"slice": inference.mt_ilsvm_slice, "collapsed": inference.mt_ilsvm_collapsed},
         learner=inference.MTILSVM,
         task="classes",

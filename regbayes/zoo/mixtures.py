@@ -7,24 +7,11 @@ import numpy as np
 from .. import datasets, inference, models
 from ..inference.kernels.dpgmm import dpgmm_log_likelihood
 from ..inference.kernels.dpmnl import dpmnl_log_likelihood
-from .card import Card, Components
-from .svms import spread
+from .card import Card, example, spread
 
 BMC = "Chen, Zhu and Zhang, Robust Bayesian max-margin clustering, NIPS (2014)"
 SHARE = 0.25
 """Of the data's variance, what a cluster is expected to have."""
-
-
-def _isvm(seed: int = 0) -> tuple[tuple, dict[str, Any]]:
-    return datasets.make_m2dpm_setting2(60, 2, 3, seed=seed)[:2], {"variance": 0.1}
-
-
-def _dpmnl(seed: int = 0) -> tuple[tuple, dict[str, Any]]:
-    return datasets.make_m2dpm_setting2(60, 2, 3, seed=seed)[:2], {"variance_scale": 0.1}
-
-
-def _gaussians(seed: int = 0) -> tuple[tuple, dict[str, Any]]:
-    return datasets.make_m2dpm_setting2(60, 2, 3, seed=seed)[:1], {"scatter": 0.1}
 
 
 def _bent() -> tuple[np.ndarray, np.ndarray]:
@@ -66,11 +53,11 @@ def _of_margins(X: Any) -> dict[str, Any]:
     return {**_of_gaussians(X), "prior_scale": 0.1 / spread(X)}
 
 
-def _isvm_components(draws: dict[str, Any], arguments: dict[str, Any]) -> Components | None:
+def _isvm_components(draws: dict[str, Any], arguments: dict[str, Any]) -> tuple | None:
     if arguments.get("likelihood", "gaussian") != "gaussian":
         return None
     mean, variance = draws["mu"], draws["variance"] if "variance" in draws else arguments["variance"]
-    return Components(mean, np.broadcast_to(np.reshape(variance, (-1, 1, 1)), mean.shape), draws["eta"])
+    return mean, np.broadcast_to(np.reshape(variance, (-1, 1, 1)), mean.shape), draws["eta"]
 
 
 CARDS = [
@@ -80,7 +67,7 @@ CARDS = [
         paper="Wang and Zhu, Small-variance asymptotics for Dirichlet process mixtures of SVMs, AAAI (2014); Zhu, Chen "
         "and Xing, Infinite SVM: a Dirichlet process mixture of large-margin kernel machines, ICML (2011)",
         program=models.isvm,
-        example=_isvm,
+        example=example(datasets.make_m2dpm_setting2, 60, 2, 3, variance=0.1),
         kernels={"collapsed": inference.isvm_collapsed, "slice": inference.isvm_slice},
         limit=inference.M2DPM,
         learner=inference.InfiniteSVM,
@@ -96,14 +83,14 @@ CARDS = [
         title="Dirichlet process mixture of multinomial logits",
         paper="Shahbaba and Neal, Nonlinear models using Dirichlet process mixtures, JMLR 10 (2009)",
         program=models.dpmnl,
-        example=_dpmnl,
+        example=example(datasets.make_m2dpm_setting2, 60, 2, 3, variance_scale=0.1),
         kernels={"collapsed": inference.dpmnl_collapsed},
         task="classes",
         settings=_of_dpmnl,
         predict=inference.dpmnl_predict,
         probabilities=True,
         log_likelihood=dpmnl_log_likelihood,
-        components=lambda draws, arguments: Components(draws["mu"], draws["sigma2"], draws["beta"]),
+        components=lambda draws, arguments: (draws["mu"], draws["sigma2"], draws["beta"]),
         picture="decision",
         show=lambda: (_bent(), {"variance_scale": 0.4}),
     ),
@@ -112,7 +99,7 @@ CARDS = [
         title="Dirichlet process mixture of Gaussians",
         paper=f"Rasmussen, The infinite Gaussian mixture model, NIPS (2000); {BMC}, section 4",
         program=models.dpgmm,
-        example=_gaussians,
+        example=example(datasets.make_m2dpm_setting2, 60, 2, 3, take=1, scatter=0.1),
         kernels={"slice": inference.dpgmm_slice, "collapsed": inference.dpgmm_collapsed},
         task="clusters",
         settings=_of_gaussians,
@@ -125,7 +112,7 @@ CARDS = [
         title="Dirichlet process max-margin Gaussian mixture",
         paper=BMC,
         program=models.dpmmgm,
-        example=_gaussians,
+        example=example(datasets.make_m2dpm_setting2, 60, 2, 3, take=1, scatter=0.1),
         kernels={"collapsed": inference.dpmmgm_collapsed},
         limit=inference.MaxMarginDPMeans,
         task="clusters",

@@ -2,27 +2,8 @@
 
 from typing import Any
 
-import numpy as np
-
 from .. import datasets, inference, models
-from .card import Card
-
-
-def _svm(seed: int = 0) -> tuple[tuple, dict[str, Any]]:
-    return datasets.make_svm(60, 2, seed=seed)[:2], {}
-
-
-def _multiclass_svm(seed: int = 0) -> tuple[tuple, dict[str, Any]]:
-    return datasets.make_multiclass_svm(60, 2, 3, seed=seed)[:2], {}
-
-
-def _svr(seed: int = 0) -> tuple[tuple, dict[str, Any]]:
-    return datasets.make_svr(60, 2, seed=seed)[:2], {}
-
-
-def spread(values: Any) -> float:
-    """The standard deviation of a column, on average over columns; 1 of constants."""
-    return float(np.sqrt(np.var(np.asarray(values, float), axis=0).mean())) or 1.0
+from .card import Card, example, spread
 
 
 def _weights(X: Any, y: Any = None) -> dict[str, Any]:
@@ -42,7 +23,7 @@ CARDS = [
         title="Bayesian support vector machine, two classes",
         paper="Polson and Scott, Data augmentation for support vector machines, Bayesian Analysis 6 (2011)",
         program=models.svm,
-        example=_svm,
+        example=example(datasets.make_svm, 60, 2),
         kernels={"augmentation": inference.svm_augmentation, "slice": inference.svm_slice},
         limit=inference.EMSVC,
         task="classes",
@@ -57,11 +38,8 @@ CARDS = [
         "2 (2001); Wang and Zhu, Small-variance asymptotics for Dirichlet process mixtures of SVMs, AAAI (2014), "
         "Appendix C",
         program=models.multiclass_svm,
-        example=_multiclass_svm,
-        kernels={
-            "augmentation": inference.multiclass_svm_augmentation,
-            "slice": inference.multiclass_svm_slice,
-        },
+        example=example(datasets.make_multiclass_svm, 60, 2, 3),
+        kernels={"augmentation": inference.multiclass_svm_augmentation, "slice": inference.multiclass_svm_slice},
         limit=inference.EMSVC,
         task="classes",
         settings=_weights,
@@ -74,7 +52,7 @@ CARDS = [
         paper="Zhu, Chen and Xing, Bayesian inference with posterior regularization and applications to infinite "
         "latent SVMs, JMLR 15 (2014), Lemma 11",
         program=models.svr,
-        example=_svr,
+        example=example(datasets.make_svr, 60, 2),
         kernels={"augmentation": inference.svr_augmentation, "slice": inference.svr_slice},
         limit=inference.EMSVR,
         task="numbers",

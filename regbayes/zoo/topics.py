@@ -1,13 +1,13 @@
 """Cards of the topic models."""
 
+import functools
 from typing import Any
 
 import numpy as np
 
 from .. import datasets, inference, models
-from .card import Card
+from .card import Card, example, spread
 from .mixtures import BMC
-from .svms import spread
 
 MEDLDA = (
     "Zhu, Ahmed and Xing, MedLDA: maximum margin supervised topic models, JMLR 13 (2012); Zhu, Chen and Xing, Bayesian "
@@ -16,17 +16,15 @@ MEDLDA = (
 DOCUMENTS = {"X": ("document", "word"), "y": ("document",), "landmarks": ("document",)}
 
 
-def _clustered(seed: int = 0) -> tuple[tuple, dict[str, Any]]:
-    X, y, _ = datasets.make_corpus(12, 20, 4, 3, length=8, seed=seed)
-    return (X, np.where(np.arange(12) < 6, y, -1)), {"num_topics": 4}
+def _corpus(**options: Any) -> Any:
+    """Twelve documents."""
+    return functools.partial(datasets.make_corpus, 12, 20, 4, 3, length=8, **options)
 
 
-def _labelled(seed: int = 0) -> tuple[tuple, dict[str, Any]]:
-    return datasets.make_corpus(12, 20, 4, 3, length=8, seed=seed)[:2], {"num_topics": 4}
-
-
-def _rated(seed: int = 0) -> tuple[tuple, dict[str, Any]]:
-    return datasets.make_corpus(12, 20, 4, 3, length=8, task="regression", seed=seed)[:2], {"num_topics": 4}
+def _landmarks(seed: int) -> tuple:
+    """The clusters of the first half are known."""
+    X, y, _ = _corpus()(seed=seed)
+    return X, np.where(np.arange(12) < 6, y, -1)
 
 
 def _of_ratings(X: Any, y: Any) -> dict[str, Any]:
@@ -42,7 +40,7 @@ CARDS = [
         paper="Wallach, Structured topic models for language, PhD thesis, University of Cambridge (2008); "
         f"{BMC}, section 5",
         program=models.ctm,
-        example=_clustered,
+        example=example(_landmarks, num_topics=4),
         kernels={"collapsed": inference.ctm_collapsed},
         task="clusters",
         data=DOCUMENTS,
@@ -54,7 +52,7 @@ CARDS = [
         title="max-margin clustering topic model",
         paper=BMC,
         program=models.mmctm,
-        example=_clustered,
+        example=example(_landmarks, num_topics=4),
         kernels={"collapsed": inference.mmctm_collapsed},
         limit=inference.MaxMarginTopicMeans,
         task="clusters",
@@ -67,7 +65,7 @@ CARDS = [
         title="max-margin supervised topic model, classes",
         paper=MEDLDA,
         program=models.medlda,
-        example=_labelled,
+        example=example(_corpus(), num_topics=4),
         kernels={"collapsed": inference.medlda_collapsed},
         limit=inference.MedLDAMeans,
         learner=inference.MedLDA,
@@ -81,7 +79,7 @@ CARDS = [
         title="max-margin supervised topic model, real responses",
         paper=MEDLDA,
         program=models.medlda_regression,
-        example=_rated,
+        example=example(_corpus(task="regression"), num_topics=4),
         kernels={"collapsed": inference.medlda_regression_collapsed},
         limit=inference.MedLDAMeans,
         learner=inference.MedLDA,
