@@ -116,7 +116,7 @@ def _draw_components(
 ) -> None:
     """An ellipse and the classifier's lines for each cluster that most draws have, from the draws that have it."""
     posterior = dt["posterior"].to_dataset()
-    z, components = flat_draws(posterior)[label_site(posterior)], components_of(dt)
+    z, components = flat_draws(posterior)[label_site(posterior) or "z"], components_of(dt)
     for k in np.unique(z):
         has = np.any(z == k, axis=1)
         if has.mean() < COMMON:

@@ -274,8 +274,8 @@ def dpgmm_log_likelihood(draws: Sites, arguments: dict) -> jax.Array:
 
     def one(sites: Sites) -> jax.Array:
         given = {**arguments, **sites}
-        names = ("prior_mean", "prior_count", "degrees_of_freedom", "scatter")
-        prior, alpha = normal_wishart(X, *(given.get(name) for name in names)), given["concentration"]
+        values: list = [given.get(name) for name in ("prior_mean", "prior_count", "degrees_of_freedom", "scatter")]
+        prior, alpha = normal_wishart(X, *values), given["concentration"]
         size, mean, scatter = cluster_statistics(X, sites["z"], M)
         posterior = prior.given(size, mean, scatter)
 
