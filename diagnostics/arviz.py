@@ -18,9 +18,8 @@ from numpyro.handlers import substitute, trace
 from numpyro.infer import MCMC
 
 from .. import __version__
-from ..inference.engine.kernel import program_name
 from ..models.factors import MARGIN
-from .structure import LABELS, dims_of
+from .structure import card_of, dims_of, origin
 
 
 def to_datatree(
@@ -35,15 +34,17 @@ def to_datatree(
     Groups: ``posterior`` (the sites), ``sample_stats`` (``lp``, the program's log joint, where it was collected
     with ``extra_fields=("log_joint",)``; ``training_loss``, the mean loss that the program's max-margin factors give a
     datum; and every other collected field) and ``constant_data`` (the program's array arguments). Attributes name the
-    program, the kernel, the hyper-parameters (those that are None are left out) and the versions.
+    model (as the zoo does), the program, the kernel, the hyper-parameters (those that are None are left out) and the
+    versions.
 
     Max-margin factors do not appear as observed data, which they are not; that is why this uses ArviZ's
     ``from_dict`` and not its NumPyro converter. All of it goes through a file: ``dt.to_netcdf("fit.nc")``, later
     ``xarray.open_datatree("fit.nc")``.
 
     :param mcmc: after ``run``.
-    :param dims: names of the axes of sites or data, without chain and draw; those of the zoo's programs are known.
-        ``cluster``, ``topic`` and ``latent_feature`` say that an axis is numbered at will.
+    :param dims: names of the axes of sites or data, without chain and draw, where the program does not declare them
+        (``infer={"event_dims": [...]}``), or other ones. ``cluster``, ``topic`` and ``latent_feature`` say that an axis
+        is numbered at will.
     :param coords: values along named axes.
     :param seed: recorded in the attributes when given.
 
@@ -94,12 +95,15 @@ def assemble(
     if overflow:
         size = " or ".join(name for name in settings if name.startswith("max_")) or "the buffer's size"
         raise ValueError(f"a chain's buffer was full, so its draws are truncated; raise {size} and run again")
-    if model is not None and (loss := _training_loss(model, posterior, *arguments)) is not None:
+    first = {site: draws[0, 0] for site, draws in posterior.items()}
+    sites = {} if model is None else _sites_at(model, first, arguments)
+    if (loss := _training_loss(model, sites, posterior, arguments)) is not None:
         stats["training_loss"] = loss
     groups = {"posterior": posterior, "sample_stats": stats, "constant_data": data}
-    program = "unknown" if model is None else program_name(model)
+    card = card_of(attrs.get("model", model))
     attrs = {
-        "program": program,
+        "model": "unknown" if card is None else card.name,
+        "program": "unknown" if model is None else origin(model).__name__,
         "kernel": getattr(sampler, "name", type(sampler).__name__),
         **attrs,
         **{f"argument_{name}": value for name, value in settings.items()},
@@ -109,17 +113,19 @@ def assemble(
     }
     if unknown := [name for name in dims or {} if name not in posterior and name not in data]:
         raise ValueError(f"dims names {unknown}, found sites {list(posterior)} and data {list(data)}")
-    ranks = {**{k: v.ndim for k, v in data.items()}, **{k: v.ndim - 2 for k, v in posterior.items()}}
-    named = {**dims_of(program, ranks), **{name: list(axes) for name, axes in (dims or {}).items()}}
+    ranks = {**{k: v.ndim - 2 for k, v in posterior.items()}, **{k: v.ndim for k, v in data.items()}}
+    known = {k: axes[: ranks[k]] for k, axes in (card.data if card else {}).items() if len(axes) >= ranks.get(k, 99)}
+    known |= {k: axes for k, axes in dims_of(sites).items() if k in posterior}
+    named = {name: list(axes) for name, axes in {**known, **(dims or {})}.items()}
     dt = from_dict(
         {name: group for name, group in groups.items() if group},
         dims=named,
         coords={name: np.asarray(values) for name, values in (coords or {}).items()},
         attrs={"/": attrs, "posterior": attrs},
     )
-    for site, dim in LABELS.get(program, {}).items():
-        if site in posterior:
-            dt["posterior"][site].attrs["labels"] = dim
+    for name, site in sites.items():
+        if name in posterior and (labels := site.get("infer", {}).get("labels")):
+            dt["posterior"][name].attrs["labels"] = labels
     return dt
 
 
@@ -151,20 +157,24 @@ def _attribute(value: Any) -> float | int | str:
     return int(number) if isinstance(number, bool) else number
 
 
-def _training_loss(model: Callable, posterior: Mapping[str, np.ndarray], args: tuple, kwargs: dict) -> Any:
+def _sites_at(model: Callable, draw: Mapping[str, Any], arguments: tuple[tuple, dict]) -> dict[str, dict[str, Any]]:
+    """The program's trace at a draw."""
+    args, kwargs = arguments
+    return trace(substitute(seeded(model, jax.random.key(0)), data=draw)).get_trace(*args, **kwargs)
+
+
+def _training_loss(
+    model: Any, sites: Mapping[str, Any], posterior: Mapping[str, np.ndarray], arguments: tuple[tuple, dict]
+) -> Any:
     """(chain, draw) mean loss of a datum under the program's max-margin factors; None where there are none."""
-
-    def sites_at(draw: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-        return trace(substitute(seeded(model, jax.random.key(0)), data=draw)).get_trace(*args, **kwargs)
-
-    first = sites_at({site: draws[0, 0] for site, draws in posterior.items()})
-    latent = [name for name, site in first.items() if site["type"] == "sample" and not site["is_observed"]]
-    margins = [name for name, site in first.items() if site["type"] == "sample" and MARGIN in site["infer"]]
+    drawn = {name: site for name, site in sites.items() if site["type"] == "sample"}
+    latent = [name for name, site in drawn.items() if not site["is_observed"]]
+    margins = [name for name, site in drawn.items() if MARGIN in site["infer"]]
     if not margins or any(site not in posterior for site in latent):
         return None
 
     def loss(draw: Mapping[str, jax.Array]) -> jax.Array:
-        found = sites_at(draw)
+        found = _sites_at(model, draw, arguments)
         factors = [(found[name]["fn"].log_prob(found[name]["value"]), found[name]["infer"][MARGIN]) for name in margins]
         return sum((jnp.mean(-log_factor / (2 * margin["cost"])) for log_factor, margin in factors), jnp.zeros(()))
 

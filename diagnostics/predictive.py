@@ -1,5 +1,6 @@
 """How well a posterior predicts: scores on held-out data with Monte Carlo errors, and whether votes are calibrated."""
 
+import functools
 import inspect
 import math
 from collections.abc import Callable
@@ -11,8 +12,7 @@ import xarray as xr
 from arviz_stats import mcse
 from numpy.typing import ArrayLike
 
-from ..inference import dpmnl_predict, ilsvm_predict, isvm_predict, medlda_predict
-from .structure import arguments_of, flat_draws
+from .structure import arguments_of, card_of, flat_draws, linear_site
 
 NUM_BLOCKS = 20
 """Blocks of draws that the jackknife leaves out, one after the other."""
@@ -52,7 +52,7 @@ def predictive(
     :param X: (n, d) new inputs, or (n, V) counts of words.
     :param y: (n,) their labels in ``0..L-1``.
     :param discriminant: ``discriminant(sites, X)`` of one draw's sites: (n,), whose sign decides between two classes,
-        or (n, L). The zoo's classifiers are known.
+        or (n, L). Linear weights, and the classifiers whose card in the zoo says how to predict, need none.
     :param ell: the margin; by default the program's.
     :param num_draws: at most so many draws of each chain are used, evenly spaced.
     :param num_bins: of the calibration.
@@ -83,7 +83,7 @@ def predictive(
         )
     named = _labels(f)
     votes = np.stack([(named == k).mean((0, 1)) for k in range(num_classes)], axis=-1)
-    probabilities = dt.attrs.get("program") == "dpmnl" and discriminant is None
+    probabilities = discriminant is None and getattr(card_of(dt), "probabilities", False)
     ell = float(dt.attrs.get("argument_ell", 1.0)) if ell is None else ell
     loss = _log_losses if probabilities else lambda f, y: _hinges(f, y, ell)
     kind = "log loss" if probabilities else "hinge loss"
@@ -137,39 +137,22 @@ def calibration(votes: ArrayLike, y: ArrayLike, *, num_bins: int = 10) -> pd.Dat
 def _discriminants(dt: xr.DataTree, posterior: xr.Dataset, X: Any, discriminant: Callable | None) -> np.ndarray:
     """(chain, draw, n[, L]) discriminants of new inputs, draw by draw."""
     shape = posterior.sizes["chain"], posterior.sizes["draw"]
-    draws = flat_draws(posterior)
-    program = dt.attrs.get("program")
+    draws, card, weights = flat_draws(posterior), card_of(dt), linear_site(posterior)
+    single = ({name: values[s : s + 1] for name, values in draws.items()} for s in range(math.prod(shape)))
     if discriminant is not None:
-        one = [np.asarray(discriminant({k: v[s] for k, v in draws.items()}, X)) for s in range(math.prod(shape))]
-        found = np.stack(one)
-    elif program in ("svm", "multiclass_svm"):
-        found = _linear(draws["eta"], np.asarray(X, float))
-    elif program in PREDICTORS:
-        settings = settings_of(dt, PREDICTORS[program], draws)
-        if program in EACH:
-            found = np.asarray(PREDICTORS[program](draws, X, each=True, **settings).discriminant)
+        found = np.stack([np.asarray(discriminant({k: v[0] for k, v in draw.items()}, X)) for draw in single])
+    elif card and card.predict:
+        predict = functools.partial(card.predict, **settings_of(dt, card.predict, draws))
+        if "each" in inspect.signature(card.predict).parameters:  # it goes on from draw to draw
+            found = np.asarray(predict(draws, X, each=True).discriminant)
         else:
-            predict = PREDICTORS[program]
-            found = np.stack(
-                [
-                    np.asarray(predict({k: v[s : s + 1] for k, v in draws.items()}, X, **settings).discriminant)
-                    for s in range(math.prod(shape))
-                ]
-            )
+            found = np.stack([np.asarray(predict(draw, X).discriminant) for draw in single])
+    elif weights and getattr(card, "task", "") != "numbers":
+        found = _linear(draws[weights], np.asarray(X, float))
     else:
-        known = ["svm", "multiclass_svm", *PREDICTORS]
-        raise ValueError(f"dt is of the program {program!r}; pass discriminant, which is known of {', '.join(known)}")
+        name = dt.attrs.get("program")
+        raise ValueError(f"dt is of the program {name!r}; pass discriminant, as no card says how it predicts classes")
     return found.reshape(*shape, *found.shape[1:])
-
-
-PREDICTORS: dict[str, Callable] = {
-    "isvm": isvm_predict,
-    "dpmnl": dpmnl_predict,
-    "ilsvm": ilsvm_predict,
-    "medlda": medlda_predict,
-}
-EACH = ("ilsvm", "medlda")
-"""Those that go on from draw to draw, and are told to keep each."""
 
 
 def settings_of(dt: xr.DataTree, predict: Callable, draws: dict[str, np.ndarray]) -> dict[str, Any]:

@@ -1,85 +1,61 @@
 """What the axes of the programs' sites stand for, and which of them are numbered at will.
 
 Clusters, topics and latent features sit in slots whose numbers mean nothing: a chain may exchange them, and two chains
-need not agree on them. :func:`to_datatree` writes the names below on the axes, so that every later step reads from the
-draws themselves which axes are slots (:data:`SLOTS`) and which sites hold the slots' numbers (attribute ``labels``).
-For a program that is not listed here name the axes so in ``to_datatree(dims=...)``.
+need not agree on them. A program names the axes of a site where it declares the site, and says there which sites hold
+slots' numbers: ``numpyro.sample("z", law, infer={"event_dims": ["datum"], "labels": "cluster"})``. :func:`to_datatree`
+writes both on the draws, so that every later step reads from the draws themselves which axes are slots (:data:`SLOTS`)
+and which sites hold the slots' numbers (attribute ``labels``).
 """
 
-from collections.abc import Mapping
+import importlib
+from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 import xarray as xr
 
 SLOTS = ("cluster", "topic", "latent_feature", "feature_weight")
 """Axes numbered at will. ``feature_weight`` begins with the latent features and goes on with what is appended."""
 CASES = ("datum", "document", "token", "word")
 """Axes as long as the data: no rows of a summary."""
-
-Dims = Mapping[str, tuple[str, ...]]
-
-_GAUSSIANS: Dims = {"z": ("datum",), "X": ("datum", "input")}
-_LABELLED: Dims = {**_GAUSSIANS, "y": ("datum",)}
-_TOPICS: Dims = {"phi": ("topic", "word"), "z": ("token",), "X": ("document", "word"), "y": ("document",)}
-_CLUSTERED: Dims = {
-    **_TOPICS,
-    "mu0": ("topic",),
-    "mu": ("cluster", "topic"),
-    "gamma": ("cluster",),
-    "landmarks": ("document",),
-}
-_FEATURES: Dims = {**_LABELLED, "Z": ("datum", "latent_feature"), "W": ("input", "latent_feature")}
-
-# An axis in brackets is there for more than two classes or more than one task.
-DIMS: dict[str, Dims] = {
-    "svm": {**_LABELLED, "eta": ("weight",)},
-    "multiclass_svm": {**_LABELLED, "eta": ("class", "weight")},
-    "svr": {**_LABELLED, "eta": ("weight",)},
-    "isvm": {**_LABELLED, "mu": ("cluster", "input"), "eta": ("cluster", "[class]", "weight")},
-    "dpmnl": {
-        **_LABELLED,
-        "mu": ("cluster", "input"),
-        "sigma2": ("cluster", "input"),
-        "beta": ("cluster", "class", "weight"),
-    },
-    "dpgmm": _GAUSSIANS,
-    "dpmmgm": {**_GAUSSIANS, "eta": ("cluster", "weight")},
-    "ctm": _CLUSTERED,
-    "mmctm": {**_CLUSTERED, "eta": ("cluster", "topic")},
-    "medlda": {**_TOPICS, "eta": ("class", "topic")},
-    "medlda_regression": {**_TOPICS, "eta": ("topic",)},
-    "ibp": _FEATURES,
-    "ilsvm": {**_FEATURES, "eta": ("class", "feature_weight")},
-    "mt_ilsvm": {
-        **_FEATURES,
-        "y": ("datum", "[task]"),
-        "Z": ("input", "latent_feature"),
-        "W": ("datum", "latent_feature"),
-        "eta": ("task", "feature_weight"),
-    },
-}
-
-LABELS: dict[str, dict[str, str]] = {
-    **{program: {"z": "cluster"} for program in ("isvm", "dpmnl", "dpgmm", "dpmmgm")},
-    **{program: {"y": "cluster", "z": "topic"} for program in ("ctm", "mmctm")},
-    **{program: {"z": "topic"} for program in ("medlda", "medlda_regression")},
-}
-"""Sites that hold numbers of slots, by program."""
+LINEAR = (("weight",), ("class", "weight"))
+"""Axes of a site that weighs the inputs, and the constant behind them where there is an intercept."""
 
 
-def dims_of(program: str, ranks: Mapping[str, int]) -> dict[str, list[str]]:
-    """Names of the axes of a program's sites and data.
+def origin(program: Any) -> Any:
+    """The function behind partial applications and handlers."""
+    while not hasattr(program, "__name__"):
+        program = getattr(program, "func", None) or getattr(program, "fn", None) or type(program)
+    return program
 
-    :param program: the program's name.
-    :param ranks: how many axes each site or datum has.
-    """
+
+def card_of(found: xr.DataTree | Callable | str | None) -> Any:
+    """The zoo's card of a tree of draws, of a program, or by its name; None where the zoo has none."""
+    zoo = importlib.import_module(f"{__package__.rpartition('.')[0]}.zoo")
+    if isinstance(found, xr.DataTree):
+        if "model" not in found.attrs:  # trees of earlier versions name the program alone
+            program = found.attrs.get("program")
+            return next((card for card in zoo.values() if origin(card.program).__name__ == program), None)
+        found = found.attrs["model"]
+    if isinstance(found, str):
+        return zoo.get(found)
+    return next((card for card in zoo.values() if origin(card.program) is origin(found)), None)
+
+
+def dims_of(sites: Mapping[str, Mapping[str, Any]]) -> dict[str, list[str]]:
+    """Names of the axes of a trace's sites, as the program declares them: its plates', then ``event_dims``."""
     found = {}
-    for name, dims in DIMS.get(program, {}).items():
-        if len(dims) != ranks.get(name):
-            dims = tuple(dim for dim in dims if not dim.startswith("["))
-        if len(dims) == ranks.get(name):
-            found[name] = [dim.strip("[]") for dim in dims]
+    for name, site in sites.items():
+        plates = [frame.name for frame in sorted(site.get("cond_indep_stack", ()), key=lambda frame: frame.dim)]
+        dims = [*plates, *site.get("infer", {}).get("event_dims", ())]
+        if dims and len(dims) == np.ndim(site["value"]):
+            found[name] = dims
     return found
+
+
+def linear_site(posterior: xr.Dataset) -> str | None:
+    """The site with the weights of a linear model, from its axes."""
+    return next((str(name) for name, site in posterior.data_vars.items() if site.dims[2:] in LINEAR), None)
 
 
 def label_site(posterior: xr.Dataset, dim: str = "cluster") -> str | None:

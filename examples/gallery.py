@@ -20,35 +20,17 @@ from numpyro.infer import MCMC
 from PIL import Image
 
 import regbayes
-from regbayes import datasets, diagnostics
+from regbayes import diagnostics
+from regbayes.commands.plot import pictures
 
 DPI = 72
 NUM_DRAWS = 100
 
 
-def data_of(name):
-    """Data that show what the model is for, and hyper-parameters; the zoo's example where that does."""
-    if name == "svm":
-        return datasets.make_svm(120, 2, noise=0.5, seed=1)[:2], {}
-    if name == "multiclass-svm":
-        return datasets.make_multiclass_svm(120, 2, 3, seed=1)[:2], {}
-    if name in ("isvm", "dpmnl"):  # two blobs, each divided by a line of its own
-        centres, lines = np.array([[-2.0, 0.0], [2.0, 0.0]]), np.array([[1.0, 0.4], [0.4, -1.0]])
-        z = np.arange(120) % 2
-        X = centres[z] + 0.6 * np.random.default_rng(1).normal(size=(120, 2))
-        y = (np.sum((X - centres[z]) * lines[z], axis=1) > 0).astype(int)
-        return (X, y), {"variance": 0.4} if name == "isvm" else {"variance_scale": 0.4}
-    if name in ("dpgmm", "dpmmgm"):  # three blobs, two of them close
-        centres = np.array([[-1.5, 0.0], [1.2, 0.8], [1.2, -0.8]])
-        X = centres[np.arange(90) % 3] + 0.4 * np.random.default_rng(1).normal(size=(90, 2))
-        return (X,), {"scatter": 0.2} | ({} if name == "dpgmm" else {"cost": 0.05, "ell": 1.0})
-    return regbayes.zoo[name].example()
-
-
 def fit(name):
     """Two chains of the recommended kernel, as a tree."""
     entry = regbayes.zoo[name]
-    args, settings = data_of(name)
+    args, settings = (entry.show or entry.example)()
     kernel = entry.kernels[list(entry.kernels)[-1]]()
     mcmc = MCMC(
         kernel,
@@ -62,12 +44,6 @@ def fit(name):
     return diagnostics.to_datatree(mcmc, seed=0)
 
 
-def linear(dt):
-    """The decision regions of linear weights."""
-    data, eta = dt["constant_data"], dt["posterior"]["eta"].to_numpy()
-    return diagnostics.plot_decision(eta.reshape(-1, *eta.shape[2:]), data["X"].to_numpy(), data["y"].to_numpy())
-
-
 def features_of_inputs(dt):
     """Which of the buffet's features a datum has: the matrix of the best draw."""
     lp = dt["sample_stats"]["lp"].to_numpy()
@@ -78,7 +54,7 @@ def features_of_inputs(dt):
     Z = Z[np.lexsort(Z.T[::-1])[::-1]]
     figure, (left, right) = plt.subplots(1, 2, figsize=(7, 3.8), layout="constrained")
     left.imshow(Z, cmap="cividis", aspect="auto", interpolation="nearest")
-    rows = "input" if dt.attrs["program"] == "mt_ilsvm" else "datum"
+    rows = dt["posterior"]["Z"].dims[-2]
     left.set(xlabel="latent feature", ylabel=f"{rows}, sorted", title="which has which: Z of the best draw")
     left.xaxis.set_major_locator(MaxNLocator(integer=True))
     diagnostics.plot_num_clusters(dt, ax=right)
@@ -93,22 +69,15 @@ def num_clusters_beside(dt):
     return figure
 
 
-PICTURES = {
-    "svm": linear,
-    "multiclass-svm": linear,
-    "svr": diagnostics.plot_posterior,
-    "isvm": diagnostics.plot_mixture_decision,
-    "dpmnl": diagnostics.plot_mixture_decision,
-    "dpgmm": num_clusters_beside,
-    "dpmmgm": num_clusters_beside,
-    "ctm": diagnostics.plot_topics,
-    "mmctm": diagnostics.plot_documents,
-    "medlda": diagnostics.plot_documents,
-    "medlda-regression": diagnostics.plot_topics,
-    "ibp": features_of_inputs,
-    "ilsvm": diagnostics.plot_features,
-    "mt-ilsvm": features_of_inputs,
-}
+BESIDE = {"coclustering": num_clusters_beside, "num_features": features_of_inputs}
+"""Pictures of ``regbayes plot`` that have another beside them here."""
+
+
+def draw(name, dt):
+    """The picture that the model's card names, or the last that suits the draws."""
+    found = pictures(dt)
+    picture = regbayes.zoo[name].picture or list(found)[-1]
+    return BESIDE[picture](dt) if picture in BESIDE else found[picture][1]()
 
 
 def shrink(path):
@@ -123,7 +92,7 @@ def main(names=(), out="docs/gallery"):
     out = pathlib.Path(out)
     out.mkdir(parents=True, exist_ok=True)
     for name in names or regbayes.zoo.names():
-        drawn = PICTURES[name](fit(name))
+        drawn = draw(name, fit(name))
         figure = getattr(drawn, "figure", drawn)
         path = out / f"{name}.png"
         figure.savefig(path, dpi=DPI)

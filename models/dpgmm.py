@@ -61,7 +61,8 @@ def dpgmm(
     check_slots(max_clusters)
     alpha = hyper("concentration", concentration)
     prior = component_prior(X, prior_mean, prior_count, degrees_of_freedom, scatter)
-    z = numpyro.sample("z", ChineseRestaurantProcess(alpha, len(X), max_clusters))
+    partition = ChineseRestaurantProcess(alpha, len(X), max_clusters)
+    z = numpyro.sample("z", partition, infer={"event_dims": ["datum"], "labels": "cluster"})
     numpyro.sample("x", GaussianClusters(prior, z, max_clusters), obs=X)
 
 

@@ -87,11 +87,15 @@ def dpmnl(
     check_num_classes(num_classes)
     alpha = hyper("concentration", concentration)
 
-    z = numpyro.sample("z", ChineseRestaurantProcess(alpha, n, max_clusters))
-    sigma2 = numpyro.sample("sigma2", dist.InverseGamma(a, b).expand([max_clusters, d]).to_event(2))
-    mu = numpyro.sample("mu", dist.Normal(m, jnp.sqrt(sigma2 / k0)).to_event(2))
+    z = numpyro.sample(
+        "z", ChineseRestaurantProcess(alpha, n, max_clusters), infer={"event_dims": ["datum"], "labels": "cluster"}
+    )
+    inputs = {"event_dims": ["cluster", "input"]}
+    sigma2 = numpyro.sample("sigma2", dist.InverseGamma(a, b).expand([max_clusters, d]).to_event(2), infer=inputs)
+    mu = numpyro.sample("mu", dist.Normal(m, jnp.sqrt(sigma2 / k0)).to_event(2), infer=inputs)
     shape = (max_clusters, num_classes or 2, A.shape[1])
-    beta = numpyro.sample("beta", dist.Normal(0.0, prior_scale).expand(shape).to_event(3))
+    logits = dist.Normal(0.0, prior_scale).expand(shape).to_event(3)
+    beta = numpyro.sample("beta", logits, infer={"event_dims": ["cluster", "class", "weight"]})
     numpyro.sample("x", dist.Normal(mu[z], jnp.sqrt(sigma2[z])).to_event(2), obs=X)
     f = jnp.einsum("nd,nld->nl", A, beta[z])
     if y is None:

@@ -65,12 +65,15 @@ def ibp_sites(
     concentration: ArrayLike | Distribution,
     noise_scale: ArrayLike,
     feature_scale: ArrayLike,
+    axes: tuple[str, str] = ("datum", "input"),
 ) -> jax.Array:
-    """The sites of features that explain the rows of ``Y`` (n, D); the binary matrix."""
+    """The sites of features that explain the rows of ``Y`` (n, D), with the names of its axes; the binary matrix."""
     check_slots(max_features, "max_features")
     check_positive(noise_scale=noise_scale, feature_scale=feature_scale)
     alpha = hyper("concentration", concentration)
-    Z = numpyro.sample("Z", IndianBuffetProcess(alpha, len(Y), max_features))
-    W = numpyro.sample("W", dist.Normal(0.0, feature_scale).expand([Y.shape[1], max_features]).to_event(2))
+    of_row, of_column = ({"event_dims": [axis, "latent_feature"]} for axis in axes)
+    Z = numpyro.sample("Z", IndianBuffetProcess(alpha, len(Y), max_features), infer=of_row)
+    loadings = dist.Normal(0.0, feature_scale).expand([Y.shape[1], max_features]).to_event(2)
+    W = numpyro.sample("W", loadings, infer=of_column)
     numpyro.sample("x", dist.Normal(Z @ W.T, noise_scale).to_event(2), obs=Y)
     return Z

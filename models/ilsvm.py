@@ -79,7 +79,8 @@ def ilsvm(
     Z = ibp_sites(X, max_features, concentration, noise_scale, feature_scale)
     appended = appended_inputs(X, extra_features, intercept)
     shape = (num_classes or 2, max_features + appended.shape[1])
-    eta = numpyro.sample("eta", dist.Normal(0.0, prior_scale).expand(shape).to_event(2))
+    weights = dist.Normal(0.0, prior_scale).expand(shape).to_event(2)
+    eta = numpyro.sample("eta", weights, infer={"event_dims": ["class", "feature_weight"]})
     f = jnp.concatenate([Z.astype(X.dtype), appended], axis=1) @ eta.T
     if y is None:
         numpyro.deterministic("f", f)

@@ -91,10 +91,15 @@ def isvm(
     variance = hyper("variance", variance)
     tau, count = components.prior(d, X.dtype, prior_mean, prior_count)
 
-    z = numpyro.sample("z", ChineseRestaurantProcess(alpha, n, max_clusters))
-    mu = numpyro.sample("mu", components.conjugate(tau, count, variance).expand([max_clusters]).to_event(1))
+    z = numpyro.sample(
+        "z", ChineseRestaurantProcess(alpha, n, max_clusters), infer={"event_dims": ["datum"], "labels": "cluster"}
+    )
+    means = components.conjugate(tau, count, variance).expand([max_clusters]).to_event(1)
+    mu = numpyro.sample("mu", means, infer={"event_dims": ["cluster", "input"]})
     shape = (max_clusters, num_classes, inputs) if several else (max_clusters, inputs)
-    eta = numpyro.sample("eta", dist.Normal(0.0, prior_scale).expand(shape).to_event(len(shape)))
+    axes = ["cluster", "class", "weight"] if several else ["cluster", "weight"]
+    classifiers = dist.Normal(0.0, prior_scale).expand(shape).to_event(len(shape))
+    eta = numpyro.sample("eta", classifiers, infer={"event_dims": axes})
     numpyro.sample("x", components.likelihood(mu[z], variance, X), obs=X)
     f = jnp.einsum("nd,n...d->n...", A, eta[z])
     if y is None:

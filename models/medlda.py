@@ -75,7 +75,8 @@ def medlda(
     check_num_classes(num_classes)
     check_positive(cost=cost, ell=ell, prior_scale=prior_scale)
     z = mixed_tokens(corpus, num_topics, alpha, beta)
-    eta = numpyro.sample("eta", dist.Normal(0.0, prior_scale).expand([num_classes, num_topics]).to_event(2))
+    weights = dist.Normal(0.0, prior_scale).expand([num_classes, num_topics]).to_event(2)
+    eta = numpyro.sample("eta", weights, infer={"event_dims": ["class", "topic"]})
     f = corpus.proportions(z, num_topics, jnp.result_type(float)) @ eta.T
     if y is None:
         numpyro.deterministic("f", f)
@@ -125,7 +126,9 @@ def medlda_regression(
     if y is not None:
         y = check_targets(y, corpus.num_documents)
     z = mixed_tokens(corpus, num_topics, alpha, beta)
-    eta = numpyro.sample("eta", dist.Normal(0.0, prior_scale).expand([num_topics]).to_event(1))
+    eta = numpyro.sample(
+        "eta", dist.Normal(0.0, prior_scale).expand([num_topics]).to_event(1), infer={"event_dims": ["topic"]}
+    )
     f = corpus.proportions(z, num_topics, jnp.result_type(float)) @ eta
     if y is None:
         numpyro.deterministic("y", f)
@@ -139,8 +142,8 @@ def mixed_tokens(corpus: Corpus, num_topics: int, alpha: ArrayLike, beta: ArrayL
     check_positive(alpha=alpha, beta=beta)
     dtype = jnp.result_type(float)
     prior = jnp.asarray(beta, dtype) * jnp.ones((num_topics, corpus.num_words), dtype)
-    phi = numpyro.sample("phi", FlooredDirichlet(prior).to_event(1))
+    phi = numpyro.sample("phi", FlooredDirichlet(prior).to_event(1), infer={"event_dims": ["topic", "word"]})
     share = jnp.asarray(alpha, dtype) / num_topics * jnp.ones(num_topics, dtype)
-    z = numpyro.sample("z", TokenTopics(share, corpus))
+    z = numpyro.sample("z", TokenTopics(share, corpus), infer={"event_dims": ["token"], "labels": "topic"})
     numpyro.sample("words", TopicWords(phi, z), obs=corpus.words)
     return z

@@ -68,6 +68,7 @@ def mmctm(
     check_positive(cost=cost, ell=ell, prior_scale=prior_scale)
     masses = {"alpha": alpha, "alpha_0": alpha_0, "alpha_1": alpha_1, "beta": beta, "omega": omega}
     y, z, num_clusters = clustered_tokens(corpus, landmarks, num_clusters, num_topics, **masses)
-    eta = numpyro.sample("eta", dist.Normal(0.0, prior_scale).expand([num_clusters, num_topics]).to_event(2))
+    weights = dist.Normal(0.0, prior_scale).expand([num_clusters, num_topics]).to_event(2)
+    eta = numpyro.sample("eta", weights, infer={"event_dims": ["cluster", "topic"]})
     x = corpus.proportions(z, num_topics, jnp.result_type(float))
     multiclass_hinge("margin", x @ eta.T, y, cost=cost, ell=ell)

@@ -88,10 +88,11 @@ def mt_ilsvm(
     check_positive(cost=cost, ell=ell, prior_scale=prior_scale)
     check_positive(strict=False, epsilon=epsilon)
     rows, task, y, num_tasks = targets(len(X), y, task, num_tasks, loss)
-    Z = ibp_sites(X.T, max_features, concentration, noise_scale, feature_scale)
+    Z = ibp_sites(X.T, max_features, concentration, noise_scale, feature_scale, ("input", "datum"))
     appended = appended_inputs(X, extra_features, intercept)
     shape = (num_tasks, max_features + appended.shape[1])
-    eta = numpyro.sample("eta", dist.Normal(0.0, prior_scale).expand(shape).to_event(2))
+    weights = dist.Normal(0.0, prior_scale).expand(shape).to_event(2)
+    eta = numpyro.sample("eta", weights, infer={"event_dims": ["task", "feature_weight"]})
     g = jnp.concatenate([X @ Z.astype(X.dtype), appended], axis=1)
     if y is None:
         numpyro.deterministic("f", g @ eta.T)

@@ -60,7 +60,8 @@ def multiclass_svm(
     elif num_classes is None:
         raise ValueError("num_classes must be given to predict without y, found None")
     check_num_classes(num_classes)
-    eta = numpyro.sample("eta", dist.Normal(0.0, prior_scale).expand([num_classes, X.shape[1]]).to_event(2))
+    law = dist.Normal(0.0, prior_scale).expand([num_classes, X.shape[1]]).to_event(2)
+    eta = numpyro.sample("eta", law, infer={"event_dims": ["class", "weight"]})
     scores = X @ eta.T
     if y is None:
         numpyro.deterministic("f", scores)

@@ -49,7 +49,9 @@ def svr(
     X = check_features(X, intercept=intercept)
     check_positive(cost=cost, prior_scale=prior_scale)
     check_positive(strict=False, epsilon=epsilon)
-    eta = numpyro.sample("eta", dist.Normal(0.0, prior_scale).expand([X.shape[1]]).to_event(1))
+    eta = numpyro.sample(
+        "eta", dist.Normal(0.0, prior_scale).expand([X.shape[1]]).to_event(1), infer={"event_dims": ["weight"]}
+    )
     f = X @ eta
     if y is None:
         numpyro.deterministic("y", f)

@@ -166,7 +166,7 @@ def list_models() -> None:
 
     rows = [
         (name, entry.title, ", ".join(entry.kernels) or "-", entry.limit.__name__ if entry.limit else "-")
-        for name, entry in zoo.ENTRIES.items()
+        for name, entry in zoo.items()  # type: ignore[attr-defined]
     ]
     print(table(("name", "title", "kernels", "limit"), rows))
     print("\nThe last kernel is the recommended one. More about a model: regbayes show NAME")
@@ -180,13 +180,14 @@ def show_model(name: str, graph: pathlib.Path | None = None) -> None:
     args, kwargs = entry.example()
     arguments = inspect.signature(entry.program).bind(*args, **kwargs).arguments
     shapes = ", ".join(f"{key} {_shape(value)}" for key, value in arguments.items() if hasattr(value, "shape"))
-    print(f"{name}: {entry.title}\n\n{entry.paper}\n\n{_page(entry.program)}\n")
+    print("\n\n".join(filter(None, [f"{name}: {entry.title}", entry.paper, _page(entry.program)])) + "\n")
     print(f"Sites, for the example with {shapes}\n" + table(("site", "kind", "distribution", "shape"), _sites(entry)))
     print("\nKeyword arguments\n" + table(("name", "default", "meaning"), _keywords(entry.program)))
     kernels = [(key, _first_line(kernel)) for key, kernel in entry.kernels.items()]
     print("\nKernels, the last one recommended\n" + table(("name", "scheme"), kernels))
-    for kind, estimator in (("Small-variance limit", entry.limit), ("Mean-field learner", entry.learner)):
-        if estimator:
+    kinds = {"Small-variance limit": "limit", "Mean-field learner": "learner", "Posterior estimator": "estimator"}
+    for kind, field in kinds.items():
+        if estimator := getattr(entry, field):
             print(f"\n{kind}\n  {estimator.__name__}: {_first_line(estimator)}")
     if graph is not None:
         _render(entry, graph)
@@ -271,10 +272,10 @@ def run_demo(out: pathlib.Path, seed: int, num_samples: int, num_warmup: int, nu
     out = folder(out)
     set_devices(num_chains)
     os.environ.setdefault("MPLBACKEND", "agg")
-    from . import datasets, zoo
+    from . import datasets
     from .diagnostics import summary, to_datatree
 
-    entry = zoo.ENTRIES["svm"]
+    entry = entry_of("svm")
     scheme = list(entry.kernels)[-1]
     X, y, _ = datasets.make_svm(NUM_TRAIN + NUM_TEST, 2, noise=0.5, seed=seed)
     train, test = (X[:NUM_TRAIN], y[:NUM_TRAIN]), (X[NUM_TRAIN:], y[NUM_TRAIN:])

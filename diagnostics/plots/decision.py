@@ -19,7 +19,7 @@ def plot_decision(
     y: np.ndarray,
     *,
     predict: Callable[[Any, np.ndarray], np.ndarray] | None = None,
-    ell: float = 1.0,
+    ell: float | None = 1.0,
     class_names: Sequence[str] | None = None,
     feature_names: Sequence[str] = ("$x_1$", "$x_2$"),
     num_draws: int = 400,
@@ -36,7 +36,7 @@ def plot_decision(
     :param y: (n,) labels in ``0..L-1``.
     :param predict: ``predict(samples, points) -> labels`` (S, m) for points (m, 2): for a posterior that is not linear.
         The boundary is then where the vote changes, without margins.
-    :param ell: the margin.
+    :param ell: the margin; None where the model has none.
     :param class_names: L names for the legend.
     :param feature_names: names of the two axes.
     :param num_draws: at most so many draws vote, evenly spaced (without ``predict``).
@@ -72,11 +72,11 @@ def plot_decision(
     names = _check_names(class_names, num_classes)
     ax = axes_or_new(ax, (7, 5.4))
     _draw_vote(ax, share.reshape(*shape, num_classes), box)
-    _draw_boundary(ax, gaps.reshape(*shape, num_classes), box, ell if predict is None else None)
+    _draw_lines(ax, gaps.reshape(*shape, num_classes), box, ell if predict is None else None, 1.4)
     _draw_points(ax, X, y, names)
     ax.set(xlim=box[:2], ylim=box[2:], xlabel=feature_names[0], ylabel=feature_names[1])
     _draw_vote_scale(ax, num_classes, names)
-    _draw_legend(ax, margins=predict is None)
+    _draw_legend(ax, margins=predict is None and ell is not None)
     return ax
 
 
@@ -150,16 +150,14 @@ def _draw_vote(ax: Axes, share: np.ndarray, box: tuple[float, ...]) -> None:
     ax.imshow(_blend(share), origin="lower", extent=extent, aspect="auto", interpolation="bilinear", zorder=0)
 
 
-def _draw_boundary(ax: Axes, gaps: np.ndarray, box: tuple[float, ...], ell: float | None) -> None:
-    """Solid where two classes tie; dashed where the winner leads by the margin ``ell``, if given."""
+def _draw_lines(ax: Axes, gaps: np.ndarray, box: tuple[float, ...], ell: float | None, width: float) -> None:
+    """Solid where two classes tie; dashed where the winner leads by the margin ``ell``, if given. NaN is left out."""
     styles = {0.0: "solid"} if ell is None else {0.0: "solid", float(ell): "dashed"}
-    for k in range(gaps.shape[-1]):
+    for k in range(0 if np.all(np.isnan(gaps)) else gaps.shape[-1]):
         for level, style in styles.items():
-            inside = gaps[..., k].min() < level < gaps[..., k].max()
+            inside = np.nanmin(gaps[..., k]) < level < np.nanmax(gaps[..., k])
             if inside and not (k == 0 and level == 0 and gaps.shape[-1] == 2):  # the tie of two classes, once
-                ax.contour(
-                    gaps[..., k], [level], colors="0.1", linestyles=style, linewidths=1.4, origin=None, extent=box
-                )
+                ax.contour(gaps[..., k], [level], colors="0.1", linestyles=style, linewidths=width, extent=box)
 
 
 def _draw_points(ax: Axes, X: np.ndarray, y: np.ndarray, names: Sequence[str]) -> None:

@@ -9,18 +9,16 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Ellipse
 
-from ...inference import dpmnl_predict, isvm_predict
 from ..predictive import settings_of
 from ..relabelling import relabel
-from ..structure import flat_draws
-from .decision import _check_names, _check_plane, _draw_points, _draw_vote, _draw_vote_scale, _gaps, _grid
+from ..structure import arguments_of, card_of, flat_draws, label_site
+from .decision import _check_names, _check_plane, _draw_lines, _draw_points, _draw_vote, _draw_vote_scale, _gaps, _grid
 from .style import axes_or_new
 
 RADIUS = 2.0
 """Of the ellipses, in standard deviations."""
 COMMON = 0.5
 """A component is shown that this share of the draws has."""
-WEIGHTS = {"isvm": "eta", "dpmnl": "beta"}
 
 
 def plot_mixture_decision(
@@ -38,10 +36,11 @@ def plot_mixture_decision(
 
     The background is the vote of the draws, white at a tie, and the thick line the boundary of the averaged
     discriminant. Draws are renumbered (:func:`relabel`), and each cluster that half of them have is shown by its mean:
-    an ellipse of two standard deviations, in it the component's own boundary (thin) and, for the infinite SVM, its
-    margins (dashed).
+    an ellipse of two standard deviations, in it the component's own boundary (thin) and, where the model has a margin,
+    its margins (dashed).
 
-    :param dt: draws of ``isvm`` with the Gaussian likelihood or of ``dpmnl``, as :func:`to_datatree` makes them.
+    :param dt: draws of a mixture of classifiers with Gaussian inputs (its card has ``components``), as
+        :func:`to_datatree` makes them.
     :param X: (n, 2) inputs to show; by default those of the fit.
     :param y: (n,) their labels.
     :param class_names: L names for the legend.
@@ -63,18 +62,19 @@ def plot_mixture_decision(
     >>> plot_mixture_decision(to_datatree(mcmc), resolution=20).get_xlabel()
     '$x_1$'
     """
-    program = dt.attrs.get("program")
-    if program not in WEIGHTS or dt.attrs.get("argument_likelihood", "gaussian") != "gaussian":
+    if components_of(dt) is None:
         raise ValueError(
-            f"dt must be of isvm with the Gaussian likelihood or of dpmnl, found {program!r}; use plot_decision"
+            f"dt must be of a mixture of classifiers with Gaussian inputs, found {dt.attrs.get('program')!r}; use "
+            "plot_decision"
         )
     data = dt["constant_data"]
     X, y = _check_plane(data["X"].to_numpy() if X is None else X, data["y"].to_numpy() if y is None else y)
     box, points = _grid(X, resolution)
     draws = flat_draws(dt["posterior"].to_dataset())
-    step = -(-len(draws["z"]) // num_draws)
-    predict = isvm_predict if program == "isvm" else dpmnl_predict
-    found = predict({name: array[::step] for name, array in draws.items()}, points, **settings_of(dt, predict, draws))
+    step = -(-len(next(iter(draws.values()))) // num_draws)
+    predict = card_of(dt).predict
+    settings = settings_of(dt, predict, draws)
+    found = predict({name: array[::step] for name, array in draws.items()}, points, **settings)
     votes, f = np.asarray(found.votes), np.asarray(found.discriminant)
     scores = f if f.ndim == 2 else np.stack([-f / 2, f / 2], axis=1)
     num_classes = votes.shape[1]
@@ -82,10 +82,10 @@ def plot_mixture_decision(
     shape = (resolution, resolution)
     ax = axes_or_new(ax, (7, 5.4))
     _draw_vote(ax, votes.reshape(*shape, num_classes), box)
-    _draw_lines(ax, _gaps(scores).reshape(*shape, num_classes), box, {0.0: "solid"}, 2.0)
+    _draw_lines(ax, _gaps(scores).reshape(*shape, num_classes), box, None, 2.0)
     _draw_points(ax, X, y, names)
-    margin = float(dt.attrs["argument_ell"]) if program == "isvm" else None
-    _draw_components(ax, relabel(dt), WEIGHTS[program], points, shape, box, margin)
+    margin = dt.attrs.get("argument_ell")
+    _draw_components(ax, relabel(dt), points, shape, box, margin)
     ax.set(xlim=box[:2], ylim=box[2:], xlabel=feature_names[0], ylabel=feature_names[1])
     _draw_vote_scale(ax, num_classes, names)
     handles, labels = ax.get_legend_handles_labels()
@@ -98,48 +98,36 @@ def plot_mixture_decision(
     return ax
 
 
+def components_of(dt: xr.DataTree) -> Any:
+    """The components that the card of a mixture of classifiers finds in its draws; None where there are none."""
+    card = card_of(dt)
+    if card is None or card.components is None or card.predict is None:
+        return None
+    return card.components(flat_draws(dt["posterior"].to_dataset()), arguments_of(dt))
+
+
 def _draw_components(
     ax: Axes,
     dt: xr.DataTree,
-    weights: str,
     points: np.ndarray,
     shape: tuple[int, int],
     box: tuple[float, ...],
     ell: float | None,
 ) -> None:
     """An ellipse and the classifier's lines for each cluster that most draws have, from the draws that have it."""
-    sites = flat_draws(dt["posterior"].to_dataset())
-    z = sites["z"]
+    posterior = dt["posterior"].to_dataset()
+    z, components = flat_draws(posterior)[label_site(posterior) or "z"], components_of(dt)
     for k in np.unique(z):
         has = np.any(z == k, axis=1)
         if has.mean() < COMMON:
             continue
-        mu = sites["mu"][has, k].mean(0)
-        if "sigma2" in sites:
-            spread = np.sqrt(sites["sigma2"][has, k].mean(0))
-        else:
-            variance = sites["variance"][has].mean() if "variance" in sites else dt.attrs["argument_variance"]
-            spread = np.full(2, np.sqrt(variance))
+        mu, variance, eta = (part[has, k].mean(0) for part in components)
+        spread = np.sqrt(variance)
         width, height = 2 * RADIUS * spread
         ax.add_patch(Ellipse(mu, width, height, facecolor="none", edgecolor="0.3", linewidth=1.2, zorder=2))
-        eta = sites[weights][has, k].mean(0)
         inputs = np.concatenate([points, np.ones((len(points), 1))], axis=1)[:, : eta.shape[-1]]
         f = inputs @ eta.T
         scores = f if f.ndim == 2 else np.stack([-f / 2, f / 2], axis=1)
         inside = np.sum(((points - mu) / (RADIUS * spread)) ** 2, axis=1) <= 1
         gaps = np.where(inside[:, None], _gaps(scores), np.nan).reshape(*shape, -1)
-        levels = {0.0: "solid"} if ell is None else {0.0: "solid", ell: "dashed"}
-        _draw_lines(ax, gaps, box, levels, 1.0)
-
-
-def _draw_lines(ax: Axes, gaps: np.ndarray, box: tuple[float, ...], levels: dict[float, str], width: float) -> None:
-    """Where each class leads by a level."""
-    if np.all(np.isnan(gaps)):
-        return
-    for k in range(gaps.shape[-1]):
-        for level, style in levels.items():
-            inside = np.nanmin(gaps[..., k]) < level < np.nanmax(gaps[..., k])
-            if inside and not (k == 0 and level == 0 and gaps.shape[-1] == 2):  # the tie of two classes, once
-                ax.contour(
-                    gaps[..., k], [level], colors="0.1", linestyles=style, linewidths=width, extent=box, zorder=2
-                )
+        _draw_lines(ax, gaps, box, ell, 1.0)

@@ -16,9 +16,10 @@ class UsageError(Exception):
 def entry_of(name: str) -> Any:
     from .. import zoo
 
-    if name not in zoo.ENTRIES:
-        raise UsageError(f"no model {name!r} in the zoo; it has {', '.join(zoo.names())}")
-    return zoo.ENTRIES[name]
+    try:
+        return zoo[name]  # type: ignore[index]
+    except KeyError as error:
+        raise UsageError(error.args[0]) from None
 
 
 def folder(out: pathlib.Path) -> pathlib.Path:

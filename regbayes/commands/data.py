@@ -4,6 +4,7 @@ import csv
 import inspect
 import json
 import pathlib
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,30 +12,27 @@ import scipy.sparse
 
 from .common import UsageError
 
-REGRESSION = ("svr", "medlda-regression")
-DATA = ("X", "y", "landmarks", "task")
 KNOWN_LABELS = ("y", "label", "landmarks")
 
 
-def read(name: str, program: Any, path: pathlib.Path, label: str | None, real: bool) -> tuple[tuple, dict[str, str]]:
+def read(card: Any, path: pathlib.Path, label: str | None, settings: Mapping[str, Any]) -> tuple[tuple, dict[str, str]]:
     """The program's data arguments, and what a fit should remember of the file.
 
-    :param name: the model's name.
-    :param program: its NumPyro program.
+    :param card: the model's card.
     :param path: the file.
     :param label: the column, or columns with commas between them, of a CSV that is the label.
-    :param real: whether labels are real numbers.
+    :param settings: the program's, as far as they are given: they may decide how labels are read.
     """
     if not path.is_file():
         raise UsageError(f"--data: no file {str(path)!r}")
-    wanted = [p.name for p in inspect.signature(program).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
+    wanted = [p.name for p in inspect.signature(card.program).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
     if path.suffix == ".npz":
         if label is not None:
             raise UsageError(f"--label is for CSV files; in {str(path)!r} name the arrays {', '.join(wanted)}")
         return _from_npz(path, wanted), {}
     if path.suffix != ".csv":
         raise UsageError(f"--data must name a file that ends in .csv or .npz, found {str(path)!r}")
-    return _from_csv(name, path, wanted, label, real)
+    return _from_csv(path, wanted, label, card.labels_of(settings), card.data)
 
 
 def _from_npz(path: pathlib.Path, wanted: list[str]) -> tuple:
@@ -59,7 +57,7 @@ def _from_npz(path: pathlib.Path, wanted: list[str]) -> tuple:
 
 
 def _from_csv(
-    name: str, path: pathlib.Path, wanted: list[str], label: str | None, real: bool
+    path: pathlib.Path, wanted: list[str], label: str | None, kind: str, axes: Mapping[str, tuple[str, ...]]
 ) -> tuple[tuple, dict[str, str]]:
     with open(path, newline="") as file:
         rows = [row for row in csv.reader(file) if row]
@@ -79,11 +77,13 @@ def _from_csv(
     if len(wanted) == 1 or not labels:
         return (X,), notes
     if len(labels) > 1:
+        if len(axes.get(wanted[1], ())) < 2:
+            raise UsageError(f"--label must name one column, which is {wanted[1]}; found {label}")
         matrix = np.stack([_numbers(path, title, columns[title]) for title in labels], axis=1)
-        return (X, matrix if real else matrix.astype(int)), notes
-    if real:
+        return (X, matrix if kind == "numbers" else matrix.astype(int)), notes
+    if kind == "numbers":
         return (X, _numbers(path, labels[0], columns[labels[0]])), notes
-    y, names = _classes(columns[labels[0]], missing=wanted[1] == "landmarks")
+    y, names = _classes(columns[labels[0]], missing=kind == "landmarks")
     return (X, y), {**notes, "class_names": json.dumps(names)}
 
 

@@ -38,10 +38,9 @@ def fit(
         raise UsageError(f"--kernel: {name} has {', '.join(entry.kernels)}; found {scheme!r}")
     options = _options(name, entry.program, settings)
     from ..fitting import fit as draw
-    from .data import REGRESSION, read
+    from .data import read
 
-    real = name in REGRESSION or options.get("loss") == "epsilon-insensitive"
-    args, notes = read(name, entry.program, data, label, real)
+    args, notes = read(entry, data, label, options)
     shape = "x".join(map(str, args[0].shape))
     print(f"{entry.title}: {num_chains} x {num_samples} draws with the kernel {scheme!r}, data {shape}.", flush=True)
     lengths = {"num_warmup": num_warmup, "num_samples": num_samples, "num_chains": num_chains}

@@ -1,5 +1,6 @@
 """``regbayes plot``: the pictures that suit what a fit has drawn."""
 
+import functools
 import os
 import pathlib
 from collections.abc import Callable
@@ -12,7 +13,7 @@ MOST_DATA = 2000
 
 
 def plot(file: pathlib.Path, out: pathlib.Path | None) -> None:
-    """Draw the pictures that suit the program of a fit into a folder."""
+    """Draw the pictures that suit the draws of a fit into a folder."""
     os.environ.setdefault("MPLBACKEND", "agg")
     dt = _open(file)
     out = folder(file.with_suffix("") if out is None else out)
@@ -43,30 +44,31 @@ def _open(file: pathlib.Path) -> Any:
 
 
 def pictures(dt: Any) -> dict[str, tuple[str, Callable[[], Any]]]:
-    """Name, caption and function of each picture that suits the draws."""
+    """Name, caption and function of each picture that suits the draws, by their axes and the model's card."""
     from .. import diagnostics
-    from ..diagnostics.structure import label_site
+    from ..diagnostics.plots.mixtures import components_of
+    from ..diagnostics.structure import card_of, label_site, linear_site
     from ..diagnostics.summary import parameters, scalars
 
-    posterior, program = dt["posterior"].to_dataset(), dt.attrs["program"]
-    data = dt["constant_data"].to_dataset()
-    in_plane = "X" in data and data["X"].ndim == 2 and data["X"].shape[1] == 2 and "y" in data
+    posterior, card = dt["posterior"].to_dataset(), card_of(dt)
+    data = dt["constant_data"].to_dataset() if "constant_data" in dt.children else {}
+    classes = "y" in data and data["y"].dtype.kind in "iu" and data["y"].ndim == 1
+    in_plane = classes and "X" in data and data["X"].ndim == 2 and data["X"].shape[1] == 2
     found: dict[str, tuple[str, Callable[[], Any]]] = {
         "trace": ("trace and ranks of what no numbering changes", lambda: diagnostics.plot_trace(dt))
     }
     names = parameters(dt)
     if names and len(scalars(dt, names)) <= 40:
         found["posterior"] = ("posterior of the parameters", lambda: diagnostics.plot_posterior(dt))
-    if program in ("svm", "multiclass_svm") and in_plane:
-        eta = posterior["eta"].to_numpy()
-        weights, ell = eta.reshape(-1, *eta.shape[2:]), float(dt.attrs["argument_ell"])
+    if in_plane and (site := linear_site(posterior)):
+        eta = posterior[site].to_numpy()
+        weights, ell = eta.reshape(-1, *eta.shape[2:]), dt.attrs.get("argument_ell")
         X, y = data["X"].to_numpy(), data["y"].to_numpy()
         found["decision"] = (
             "decision regions and how sure they are",
             lambda: diagnostics.plot_decision(weights, X, y, ell=ell),
         )
-    gaussian = dt.attrs.get("argument_likelihood", "gaussian") == "gaussian"
-    if program in ("isvm", "dpmnl") and in_plane and gaussian:
+    if in_plane and components_of(dt) is not None:
         found["decision"] = (
             "decision regions, components and margins",
             lambda: diagnostics.plot_mixture_decision(dt),
@@ -75,11 +77,13 @@ def pictures(dt: Any) -> dict[str, tuple[str, Callable[[], Any]]]:
         if posterior[site].shape[-1] <= MOST_DATA:
             found["coclustering"] = ("who is with whom", lambda: diagnostics.plot_coclustering(dt))
         found["num_clusters"] = ("the number of clusters", lambda: diagnostics.plot_num_clusters(dt))
-    if "latent_feature" in posterior.dims:
+    if "Z" in posterior and "latent_feature" in posterior["Z"].dims:
         found["num_features"] = ("the number of active features", lambda: diagnostics.plot_num_clusters(dt))
-        if "y" in data and posterior["Z"].dims[-2] == "datum" and data["y"].dtype.kind in "iu":
+        if classes and posterior["Z"].dims[-2] == "datum":
             found["features"] = ("latent features by class", lambda: diagnostics.plot_features(dt))
-    if "phi" in posterior:
+    if "phi" in posterior and posterior["phi"].dims[2:] == ("topic", "word"):
         found["topics"] = ("the topics' words", lambda: diagnostics.plot_topics(dt))
-        found["documents"] = ("the documents' topics", lambda: diagnostics.plot_documents(dt))
-    return found
+        if "z" in posterior and posterior["z"].attrs.get("labels") == "topic":
+            found["documents"] = ("the documents' topics", lambda: diagnostics.plot_documents(dt))
+    own = card.pictures if card else {}
+    return found | {name: (text, functools.partial(draw, dt)) for name, (text, draw) in own.items()}

@@ -19,7 +19,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .. import inference, zoo
+from .. import inference
+from ..commands.common import entry_of
 from ..diagnostics import point_estimate
 from ..models import TruncatedPoisson
 
@@ -143,7 +144,7 @@ class PosteriorClassifier(ClassifierMixin, BaseEstimator):
         bound["num_classes"] = len(self.classes_)
         seed = check_random_state(self.random_state).randint(2**31)
         keys = random.split(random.key(seed), self.num_chains)
-        slots = inspect.signature(zoo.ENTRIES[self.program].program).parameters["max_clusters"].default
+        slots = inspect.signature(entry_of(self.program).program).parameters["max_clusters"].default
         self.max_clusters_, overflow = bound.get("max_clusters", slots), True
         while np.any(overflow):
             bound["max_clusters"] = self.max_clusters_
@@ -167,7 +168,7 @@ def sampler(program: str, kernel: str | None, num_warmup: int, num_samples: int,
 
     One function for all fits of the same structure, with the data as arguments: ``MCMC`` compiles at each run.
     """
-    entry = zoo.ENTRIES[program]
+    entry = entry_of(program)
     make = entry.kernels[list(entry.kernels)[-1] if kernel is None else kernel]
     moves = make(functools.partial(entry.program, **dict(bound)))
 

@@ -51,8 +51,8 @@ def test_errors_are_those_of_repeated_runs():
 
 def test_several_classes_by_crammer_and_singer():
     eta = np.array([[[[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]]] * 4])
-    dt = from_dict({"posterior": {"eta": eta}})
-    dt.attrs["program"] = "multiclass_svm"
+    dt = from_dict({"posterior": {"eta": eta}}, dims={"eta": ["class", "weight"]})
+    dt.attrs["model"] = "multiclass-svm"
     found = predictive(dt, np.array([[2.0, 0.5]]), np.array([0]), ell=1.0).scores["estimate"]
     assert found["hinge loss of one draw"] == pytest.approx(0.0)
     found = predictive(dt, np.array([[2.0, 0.5]]), np.array([1]), ell=1.0).scores["estimate"]
@@ -178,13 +178,9 @@ def test_loo_is_the_exact_leave_one_out():
 
 
 def test_loo_explains_where_there_is_none():
-    dt = from_dict({"posterior": {"eta": np.zeros((1, 4, 2))}})
-    dt.attrs["program"] = "svm"
-    with pytest.raises(ValueError, match="a pseudo-likelihood that is not normalised over labels"):
-        loo(dt)
-    dt.attrs["program"] = "ibp"
-    with pytest.raises(ValueError, match="loo is for dpgmm and dpmnl, found the program 'ibp'"):
-        loo(dt)
+    for name, why in (("svm", "a pseudo-likelihood that is not normalised over labels"), ("ibp", "of its own")):
+        with pytest.raises(ValueError, match=f"the model '{name}' has no log likelihood of a datum.*{why}"):
+            loo(tree(name, *prior_sites(name)))
 
 
 def autoregressive(rng, shape, rho=0.8):

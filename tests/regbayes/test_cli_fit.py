@@ -145,11 +145,11 @@ def test_tables_that_cannot_be_read(content, message, tmp_path):
     path = tmp_path / "data.csv"
     path.write_text(content)
     with pytest.raises(UsageError, match=message):
-        reader.read("svm", regbayes.zoo["svm"].program, path, None, False)
+        read("svm", path)
 
 
-def read(name, path, label=None, real=False):
-    return reader.read(name, regbayes.zoo[name].program, path, label, real)
+def read(name, path, label=None, **settings):
+    return reader.read(regbayes.zoo[name], path, label, settings)
 
 
 def test_tables_by_kind_of_label(tmp_path):
@@ -159,10 +159,13 @@ def test_tables_by_kind_of_label(tmp_path):
     np.testing.assert_array_equal(X, [[1, 2], [3, 4], [5, 6]])
     np.testing.assert_array_equal(y, [1, 0, 1])  # numbers in their own order
     assert json.loads(notes["class_names"]) == ["9", "10"]
-    np.testing.assert_array_equal(read("svr", path, real=True)[0][1], [10, 9, 10])
+    np.testing.assert_array_equal(read("svr", path)[0][1], [10, 9, 10])
     assert [part.shape for part in read("dpgmm", path)[0]] == [(3, 2)]  # a label that no argument takes is left out
     (X, y), _ = read("mt-ilsvm", path, "b,y")
-    assert (X.shape, y.shape) == ((3, 1), (3, 2))
+    assert (X.shape, y.shape, y.dtype) == ((3, 1), (3, 2), int)
+    assert read("mt-ilsvm", path, "b,y", loss="epsilon-insensitive")[0][1].dtype == float
+    with pytest.raises(UsageError, match="--label must name one column, which is y; found b,y"):
+        read("svm", path, "b,y")
     path.write_text("a,b,landmarks\n1,0,x\n0,1,\n1,1,w\n")
     np.testing.assert_array_equal(read("ctm", path)[0][1], [1, -1, 0])
 

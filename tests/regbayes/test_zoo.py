@@ -1,7 +1,10 @@
 """One table runs the whole zoo: every program, kernel and limit keeps the same contract."""
 
+import ast
 import functools
 import inspect
+import pathlib
+import re
 
 import jax
 import jax.numpy as jnp
@@ -12,10 +15,12 @@ from jax import lax, random
 from numpyro.handlers import seed, trace
 from numpyro.infer import MCMC
 from numpyro.infer.mcmc import MCMCKernel
+from numpyro.infer.util import log_density
 
 import regbayes
 from regbayes.diagnostics import conformance, summary, to_datatree
 from regbayes.inference import load_state, save_state
+from regbayes.zoo import Card
 
 NAMES = regbayes.zoo.names()
 KERNELS = [(name, kernel) for name in NAMES for kernel in regbayes.zoo[name].kernels]
@@ -47,8 +52,10 @@ def test_the_catalogue_is_a_mapping():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_entry_is_complete(name):
+def test_card_is_complete(name):
     entry = regbayes.zoo[name]
+    assert entry.name == name
+    assert entry.task
     assert entry.title
     assert entry.paper
     assert inspect.getdoc(entry.program)
@@ -58,6 +65,98 @@ def test_entry_is_complete(name):
     other, _ = entry.example(seed=2)
     assert all(np.array_equal(a, b) for a, b in zip(args, again, strict=True))
     assert not all(np.array_equal(a, b) for a, b in zip(args, other, strict=True))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_axes_are_named_at_the_site(name):
+    args, kwargs = regbayes.zoo[name].example()
+    sites = trace(seed(regbayes.zoo[name].program, 0)).get_trace(*args, **kwargs)
+    for site in (s for s in sites.values() if s["type"] == "sample" and not s["is_observed"]):
+        assert len(site["infer"].get("event_dims", ())) == site["value"].ndim
+        assert ("labels" in site["infer"]) == (site["value"].dtype.kind == "i" and site["value"].ndim == 1)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_settings_suit_the_scale_of_data(name):
+    """The program takes them, and they grow with the data as their letters in the program do."""
+    card = regbayes.zoo[name]
+    args, kwargs = card.example()
+    sites = trace(seed(card.program, 0)).get_trace(*args, **{**kwargs, **card.settings(*args)})
+    assert all(np.isfinite(site["fn"].log_prob(site["value"])).all() for site in sites.values() if "fn" in site)
+    scales = {key: value for key, value in card.settings(*args).items() if key != "prior_mean"}
+    wide = card.settings(*(10 * np.asarray(a) if np.asarray(a).dtype.kind == "f" else a for a in args))
+    powers = {"scatter": 2, "variance": 2, "variance_scale": 2, "noise_scale": 1, "feature_scale": 1, "epsilon": 1}
+    powers |= {"cost": -1, "prior_scale": {"numbers": int(np.asarray(args[0]).dtype.kind != "f")}.get(card.task, -1)}
+    for key, value in scales.items():
+        np.testing.assert_allclose(wide[key], value * 10.0 ** powers[key], rtol=1e-6)
+
+
+def test_settings_leave_the_partition_its_posterior():
+    card = regbayes.zoo["dpgmm"]
+    with jax.enable_x64(True):
+        (X,), _ = card.example()
+        X = np.asarray(X, np.float64)
+        labels = [jnp.arange(len(X)) % k for k in (2, 3)]
+        found = [
+            np.diff([log_density(card.program, (Y,), card.settings(Y), {"z": z})[0] for z in labels])
+            for Y in (X, 1000 * X + 5000)
+        ]
+    np.testing.assert_allclose(*found, rtol=1e-6)
+
+
+def card(**changes):
+    svm = regbayes.zoo["svm"]
+    needed = {key: getattr(svm, key) for key in ("name", "title", "program", "example", "kernels")}
+    return Card(**{**needed, **changes})
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"name": "two words"}, "name must be a word without blanks, found 'two words'"),
+        ({"program": None}, "program and example of svm must be functions"),
+        ({"kernels": {}}, "kernels of svm must name at least one factory"),
+        ({"task": "ranking"}, "task of svm must be one of classes, numbers, clusters, features; found 'ranking'"),
+        ({"labels": "words"}, "labels of svm must be one of classes, numbers, landmarks; found 'words'"),
+    ],
+)
+def test_a_card_says_what_is_wrong(changes, message):
+    with pytest.raises(ValueError, match=message):
+        card(**changes)
+
+
+def test_a_name_is_given_once():
+    with pytest.raises(ValueError, match="the zoo has a model 'svm' already; give the card another name"):
+        regbayes.zoo.add(card())
+    with pytest.raises(ValueError, match=r"card must be a regbayes\.zoo\.Card, found 'svm'"):
+        regbayes.zoo.add("svm")
+    with pytest.raises(KeyError, match="no model 'svn'"):
+        regbayes.zoo.remove("svn")
+
+
+ROOMS = ("diagnostics", "inference/engine", "inference/moves", "models/laws", "regbayes")
+KNOWN_ELSEWHERE = ("regbayes/zoo", "regbayes/reproduce")  # the cards, and the papers' tables
+
+
+def named_in(tree):
+    """Words of a file's code: names and texts, but neither docstrings nor imports."""
+    skipped = {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in skipped:
+            yield from re.findall(r"[\w-]+", node.value)
+        elif isinstance(node, ast.Name | ast.Attribute | ast.arg | ast.keyword):
+            yield getattr(node, "id", None) or getattr(node, "attr", None) or node.arg
+
+
+def test_no_code_decides_by_a_model_s_name():
+    programs = {regbayes.zoo[name].program.__name__ for name in NAMES}
+    models = {*NAMES, *programs} - {"svm"}  # the demonstration's
+    root = pathlib.Path(__file__).parents[2]
+    files = [path for room in ROOMS for path in (root / room).rglob("*.py")]
+    assert len(files) > 40
+    for path in files:
+        if not any(path.is_relative_to(root / room) for room in KNOWN_ELSEWHERE):
+            assert not models & set(named_in(ast.parse(path.read_text()))), path
 
 
 @pytest.mark.parametrize(("name", "kernel"), KERNELS)
@@ -139,6 +238,7 @@ def test_conversion_to_arviz(name, tmp_path):
     assert dt.attrs["seed"] == 0
     assert "observed_data" not in dt.children  # a factor is not an observation
     assert set(dt["constant_data"].data_vars) == {"X", "y", "landmarks"} & set(parameters)
+    assert dt.attrs["model"] == name
     assert dt.attrs["program"] == regbayes.zoo[name].program.__name__
     assert kernel in dt.attrs["kernel"]
     check_axes(name, dt)
