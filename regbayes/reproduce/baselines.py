@@ -239,7 +239,8 @@ class PosteriorClustering(ClusterMixin, BaseEstimator):
 
     def _draw(self, X: np.ndarray, seed: int) -> bool:
         """Tune a margin and draw; whether the buffer sufficed."""
-        options, start, priors = {}, None, gaussian_priors(X.shape[1])
+        options: dict[str, Any] = {}
+        start, priors = None, gaussian_priors(X.shape[1])
         if self.program == "dpmmgm":
             options["prior_scale"] = self.prior_scale
             options["cost"], options["ell"], start = self._margin(X, seed, priors)
