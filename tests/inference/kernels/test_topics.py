@@ -17,7 +17,7 @@ from oracle import MAX_Z, assert_agree
 from scipy import stats
 from scipy.special import gammaln, logsumexp
 
-from regbayes import inference, models
+from regbayes import models
 from regbayes.datasets import make_corpus
 from regbayes.diagnostics import conformance, to_datatree
 from regbayes.inference import (
@@ -31,6 +31,7 @@ from regbayes.inference import (
     mmctm_collapsed,
     mmctm_predict,
 )
+from regbayes.inference.moves import tokens as token_moves
 from regbayes.inference.moves.documents import draw_tables, sum_words
 from regbayes.inference.moves.tokens import (
     TokenMargin,
@@ -46,6 +47,7 @@ from regbayes.inference.moves.tokens import (
 )
 from regbayes.models import Corpus, FlooredDirichlet, KnownLabels, TokenTopics, TopicWords, tokens_of
 from regbayes.models.laws import cores as host
+from regbayes.models.laws import corpora
 from regbayes.models.laws.corpora import tally
 from regbayes.models.laws.gammas import log_gammas
 
@@ -421,8 +423,8 @@ def test_a_margin_is_the_factor_of_the_program():
 @pytest.mark.parametrize("host", [True, False])
 @pytest.mark.parametrize("part", [7, 10, 20, 100])
 def test_tokens_are_counted_in_parts(part, host, monkeypatch):
-    monkeypatch.setattr(models.topics, "PART", part)
-    monkeypatch.setattr(models.host, "available", lambda: host)
+    monkeypatch.setattr(corpora, "PART", part)
+    monkeypatch.setattr(corpora.host, "available", lambda: host)
     rng = np.random.default_rng(0)
     rows, columns, exact = rng.integers(3, size=20), rng.integers(4, size=20), np.zeros((3, 4))
     np.add.at(exact, (rows, columns), 1)
@@ -434,7 +436,7 @@ def test_tokens_are_counted_in_parts(part, host, monkeypatch):
 
 
 def test_topics_start_anywhere_in_parts(monkeypatch):
-    monkeypatch.setattr(inference.topics, "PART", 300)
+    monkeypatch.setattr(token_moves, "PART", 300)
     z = {"phi": jnp.zeros((4, 2)), "z": jnp.zeros(1000, jnp.int32)}
     found = np.bincount(TokenSweep(None).start(random.key(0), z, {})["z"], minlength=4)
     assert found.sum() == 1000

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from regbayes.inference.sampled import tune_margin
+from regbayes.inference import tune_margin
 
 SETTINGS = {"num_sweeps": 40, "max_clusters": 16, "prior_scale": 1.0}  # one for all, so that they compile once
 
