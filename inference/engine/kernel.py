@@ -3,12 +3,15 @@
 import copy
 import functools
 import inspect
+import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax, random
+from jax.sharding import Mesh
 from numpyro.handlers import seed, substitute, trace
 from numpyro.infer.gibbs import GIBBS_SITES_KWARG, conditioned, latent_sample_sites, prototype_trace
 from numpyro.infer.mcmc import MCMCKernel
@@ -67,21 +70,37 @@ class Compiled:
     ) -> tuple[KernelState, Sites, jax.Array]:
         """``num`` draws with ``thinning`` sweeps each: the state, and ``capacity`` draws and log joints, chains first.
 
-        Of these the first ``num`` count, so that one loop serves for any number.
+        Of these the first ``num`` count, so that one loop serves for any number. Chains are shared out among devices.
         """
-        args, kwargs = arguments.with_leaves(leaves)
+        devices = math.gcd(jax.local_device_count(), len(state.log_joint))
+        side_by_side = jax.vmap if self.kernel.side_by_side else lambda one: functools.partial(lax.map, one)
+
+        def chains(leaves: list, state: KernelState, num: jax.Array, thinning: jax.Array) -> tuple:
+            one = functools.partial(self._chain, arguments.with_leaves(leaves), capacity, num, thinning)
+            return side_by_side(one)(state)
+
+        if devices > 1:
+            mesh = Mesh(np.array(jax.local_devices()[:devices]), "chain")
+            whole, parts = jax.P(), jax.P("chain")
+            specs = {"in_specs": (whole, parts, whole, whole), "out_specs": parts}
+            chains = jax.shard_map(chains, mesh=mesh, **specs, check_vma=False)
+        return chains(leaves, state, num, thinning)
+
+    def _chain(self, arguments: tuple, capacity: int, num: Any, thinning: Any, state: KernelState) -> tuple:
+        """The draws of one chain."""
+        args, kwargs = arguments
         deterministic = self.kernel.deterministic(args, kwargs)
+        sweep = functools.partial(self.kernel._sweep, model_args=args, model_kwargs=kwargs)
 
         def collect(state: KernelState) -> tuple[Sites, jax.Array]:
-            return {**state.z, **jax.vmap(deterministic)(state.z)}, state.log_joint
+            return {**state.z, **deterministic(state.z)}, state.log_joint
 
         def draw(i: jax.Array, carry: tuple) -> tuple:
             state, kept = carry
-            state = lax.fori_loop(0, thinning, lambda _, state: self._sweep(arguments, leaves, state), state)
-            return state, jax.tree.map(lambda all, new: all.at[:, i].set(new), kept, collect(state))
+            state = lax.fori_loop(0, thinning, lambda _, state: sweep(state), state)
+            return state, jax.tree.map(lambda all, new: all.at[i].set(new), kept, collect(state))
 
-        shapes = jax.eval_shape(collect, state)
-        kept = jax.tree.map(lambda a: jnp.zeros((a.shape[0], capacity, *a.shape[1:]), a.dtype), shapes)
+        kept = jax.tree.map(lambda a: jnp.zeros((capacity, *a.shape), a.dtype), jax.eval_shape(collect, state))
         state, kept = lax.fori_loop(0, num, draw, (state, kept))
         return state, *kept
 
@@ -147,6 +166,11 @@ class MoveKernel(MCMCKernel):
     def model(self) -> Callable:
         """The program."""
         return self._model
+
+    @property
+    def side_by_side(self) -> bool:
+        """Whether the loop sweeps chains side by side, and not one after the other."""
+        return not any(move.branches for move in self.moves)
 
     @property
     def parameters(self) -> list[str]:

@@ -33,6 +33,8 @@ class Move(ABC):
 
     num_keys: int = 1
     """How many random keys a step takes. On a CPU a split costs as much as many draws: the kernel makes one."""
+    branches: bool = False
+    """Whether a step takes one of several ways, of which chains side by side would take all."""
 
     def __init__(
         self,

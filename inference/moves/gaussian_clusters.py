@@ -262,6 +262,8 @@ class CollapsedSweep(Move):
     :param site: the labels.
     """
 
+    branches = True
+
     def __init__(self, clusters: ClustersOf, site: str = "z", *, covered_by: str, name: str | None = None) -> None:
         super().__init__(site, covered_by=covered_by, name=name)
         self.clusters = clusters

@@ -196,6 +196,8 @@ class Assignment(Move):
     :param site: the labels.
     """
 
+    branches = True
+
     def __init__(self, mixture: MixtureOf, sites: tuple[str, ...], *, covered_by: str, name: str | None = None) -> None:
         super().__init__(sites, name=name, covered_by=covered_by)
         self.mixture = mixture

@@ -225,6 +225,8 @@ class TokenSweep(Move):
     :param host: by compiled code on the host's cores, or by JAX; by default the former where it can.
     """
 
+    branches = True
+
     def __init__(self, tokens: Callable[..., Tokens], host: bool | None = None) -> None:
         if host and not on_cores.available():
             raise ValueError("host=True needs Numba and JAX on a CPU, found neither or one; leave host out")
