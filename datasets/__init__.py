@@ -14,28 +14,3 @@ from .synthetic import (
     make_svm,
     make_svr,
 )
-
-__all__ = [
-    "CorpusTruth",
-    "FeatureTruth",
-    "MixtureTruth",
-    "NonlinearTruth",
-    "TaskTruth",
-    "load",
-    "make_corpus",
-    "make_half_circles",
-    "make_half_rings",
-    "make_isvm_figure1",
-    "make_isvm_setting1",
-    "make_isvm_setting2",
-    "make_isvm_setting3",
-    "make_latent_features",
-    "make_latent_tasks",
-    "make_m2dpm_dp",
-    "make_m2dpm_setting1",
-    "make_m2dpm_setting2",
-    "make_multiclass_svm",
-    "make_svm",
-    "make_svr",
-    "names",
-]

@@ -7,8 +7,6 @@ import scipy.sparse
 from sklearn.datasets import fetch_20newsgroups
 from sklearn.feature_extraction.text import CountVectorizer
 
-__all__ = ["CorpusTruth", "counts", "fetch_news", "make_corpus"]
-
 
 def counts(arrays: dict[str, np.ndarray]) -> scipy.sparse.csr_matrix:
     """The sparse matrix whose arrays a file holds, as 32-bit integers.

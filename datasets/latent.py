@@ -10,8 +10,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["FeatureTruth", "TaskTruth", "make_latent_features", "make_latent_tasks"]
-
 
 class FeatureTruth(NamedTuple):
     """What data with latent features were drawn with."""

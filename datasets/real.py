@@ -21,8 +21,6 @@ from sklearn.utils import Bunch
 
 from .corpora import counts, fetch_news
 
-__all__ = ["load", "names"]
-
 VARIABLE = "REGBAYES_DATA"
 
 

@@ -7,26 +7,6 @@ from .cross_validation import loo
 from .invariants import invariants
 from .partitions import PointEstimate, coclustering, num_clusters, point_estimate
 from .plots import *  # noqa: F403
-from .plots import __all__ as _plots
 from .predictive import Predictive, calibration, predictive
 from .relabelling import relabel
 from .summary import summary
-
-__all__ = [
-    *_plots,
-    "PointEstimate",
-    "Predictive",
-    "Report",
-    "calibration",
-    "coclustering",
-    "compare_kernels",
-    "conformance",
-    "invariants",
-    "loo",
-    "num_clusters",
-    "point_estimate",
-    "predictive",
-    "relabel",
-    "summary",
-    "to_datatree",
-]

@@ -273,7 +273,8 @@ def run_demo(out: pathlib.Path, seed: int, num_samples: int, num_warmup: int, nu
     set_devices(num_chains)
     os.environ.setdefault("MPLBACKEND", "agg")
     from . import datasets
-    from .diagnostics import summary, to_datatree
+    from .diagnostics import summary
+    from .fitting import fit
 
     entry = entry_of("svm")
     scheme = list(entry.kernels)[-1]
@@ -283,27 +284,17 @@ def run_demo(out: pathlib.Path, seed: int, num_samples: int, num_warmup: int, nu
     print(
         f"Drawing {num_chains} x {num_samples} weights with the kernel {scheme!r}, after {num_warmup} warm-up sweeps."
     )
-    mcmc = _draw(entry.kernels[scheme](), train, seed, num_samples, num_warmup, num_chains)
-    dt = to_datatree(mcmc, dims={"eta": ["feature"]}, coords={"feature": ["x1", "x2"]}, seed=seed)
+    lengths = {"num_samples": num_samples, "num_warmup": num_warmup, "num_chains": num_chains}
+    dt = fit("svm", *train, seed=seed, **lengths)
 
     print("\nConvergence: R-hat near 1 and a large effective sample size (ess); lp is the log joint.")
     print(format_summary(summary(dt)))
-    _print_accuracy(entry.limit, mcmc.get_samples()["eta"], train, test)
+    eta = dt["posterior"]["eta"].to_numpy().reshape(-1, 2)
+    _print_accuracy(entry.limit, eta, train, test)
     print("\nPlots")
-    for path, text in _draw_plots(dt, train, out):
+    for path, text in _draw_plots(dt, eta, train, out):
         print(f"  {path}: {text}")
     print("\nNext: `regbayes list` for the other models, `regbayes show svm` for this one.")
-
-
-def _draw(kernel: Any, data: tuple, seed: int, num_samples: int, num_warmup: int, num_chains: int) -> Any:
-    import jax
-    from numpyro.infer import MCMC
-
-    method = "parallel" if jax.local_device_count() >= num_chains else "sequential"
-    mcmc = MCMC(kernel, num_warmup=num_warmup, num_samples=num_samples, num_chains=num_chains, chain_method=method)
-    sys.stdout.flush()  # the progress bars go to stderr
-    mcmc.run(jax.random.key(seed), *data, extra_fields=("log_joint",))
-    return mcmc
 
 
 def _print_accuracy(limit: Any, eta: Any, train: tuple, test: tuple) -> None:
@@ -311,23 +302,22 @@ def _print_accuracy(limit: Any, eta: Any, train: tuple, test: tuple) -> None:
     import numpy as np
 
     X, y = test
-    vote = (X @ np.asarray(eta).T > 0).mean(1) > 0.5
+    vote = (X @ eta.T > 0).mean(1) > 0.5
     mode = limit(fit_intercept=False).fit(*train).predict(X)
     print(f"\nAccuracy on {len(y)} held-out points")
     rows = [("posterior vote", np.mean(vote == y)), (f"limit ({limit.__name__})", np.mean(mode == y))]
     print(table(("method", "accuracy"), [(method, f"{value:.3f}") for method, value in rows]))
 
 
-def _draw_plots(dt: Any, train: tuple, out: pathlib.Path) -> list[tuple[pathlib.Path, str]]:
+def _draw_plots(dt: Any, eta: Any, train: tuple, out: pathlib.Path) -> list[tuple[pathlib.Path, str]]:
     import matplotlib.pyplot as plt
 
     from .diagnostics import plot_decision, plot_posterior, plot_trace
 
-    eta = dt["posterior"]["eta"].to_numpy()
     plots: dict[str, tuple[Any, str]] = {
         "trace.png": (plot_trace(dt), "trace and ranks of the log joint"),
         "decision.png": (
-            plot_decision(eta.reshape(-1, 2), *train).figure,
+            plot_decision(eta, *train).figure,
             "decision regions and how sure they are",
         ),
         "weights.png": (plot_posterior(dt, "eta"), "posterior of the weights"),

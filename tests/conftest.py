@@ -29,7 +29,7 @@ os.environ.setdefault("MPLBACKEND", "agg")
 @pytest.fixture(autouse=True)
 def _room_for_compiled_code():
     yield
-    from regbayes.xla import make_room
+    from regbayes.inference.engine.compiled import make_room
 
     make_room()
 

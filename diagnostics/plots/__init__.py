@@ -9,21 +9,3 @@ from .partitions import plot_coclustering, plot_num_clusters
 from .regbayes import plot_regbayes
 from .scores import plot_calibration, plot_concentration, plot_kernels, plot_objective
 from .topics import plot_documents, plot_topics
-
-__all__ = [
-    "plot_calibration",
-    "plot_coclustering",
-    "plot_concentration",
-    "plot_decision",
-    "plot_documents",
-    "plot_features",
-    "plot_graph",
-    "plot_kernels",
-    "plot_mixture_decision",
-    "plot_num_clusters",
-    "plot_objective",
-    "plot_posterior",
-    "plot_regbayes",
-    "plot_topics",
-    "plot_trace",
-]

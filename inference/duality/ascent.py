@@ -12,8 +12,6 @@ import numpy as np
 
 from .problem import Array, DualProblem, compiled
 
-__all__ = ["ascend"]
-
 LONGEST_REST = 16  # sweeps
 
 

@@ -31,8 +31,6 @@ from .ascent import ascend
 from .interior_point import interior_point
 from .problem import Array, DualProblem, Solution, better
 
-__all__ = ["Solution", "crammer_singer", "objectives"]
-
 
 def crammer_singer(
     inputs: Array,

@@ -29,8 +29,6 @@ import numpy as np
 
 from ..regbayes.constraints import Constraint
 
-__all__ = ["Ascent", "Estimate", "Infeasible", "Stack", "ascend"]
-
 Array = np.ndarray
 
 ROUNDING = 16 * np.finfo(float).eps

@@ -16,8 +16,6 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from .problem import Array, DualProblem, Solution, better, bounded
 
-__all__ = ["interior_point"]
-
 SPARSE = (1e-3, 1e-4, 1e-5, 1e-6, 1e-7)  # shares of C_i that an interior solution may give up
 NEGLIGIBLE = 0.1  # curvature that a Newton matrix may miss on average, relative to the prior's
 CENTRAL = 0.1  # of the central path's multipliers, that an interior start has at least

@@ -5,8 +5,6 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-__all__ = ["DualProblem", "Solution", "better", "bounded", "compiled"]
-
 Array = np.ndarray
 
 compiled = njit(cache=True, fastmath={"reassoc", "contract", "arcp", "nsz"}, nogil=True)

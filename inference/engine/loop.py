@@ -28,6 +28,10 @@ LINE_EVERY = 10.0
 """Seconds between two lines of progress where there is no terminal."""
 
 
+class BufferFull(ValueError):
+    """A chain needed more clusters or features than its buffer holds."""
+
+
 class Draws(NamedTuple):
     """What a run has drawn.
 
@@ -153,7 +157,7 @@ class _Run:
         state, sites, log_joint = self.kernel.compiled("draws", self.arguments, self.capacity, self.state, num, each)
         if np.any(np.asarray(state.overflow)):
             self.store.remove()
-            raise ValueError(
+            raise BufferFull(
                 f"a chain's buffer was full, so its draws are truncated; raise {self.buffer} and run again"
             )
         if not warming:

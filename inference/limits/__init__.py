@@ -6,16 +6,3 @@ from .m2dpm import M2DPM
 from .max_margin_dp_means import MaxMarginDPMeans
 from .svm import EMSVC, EMSVR, em_step
 from .topics import MaxMarginTopicMeans, MedLDAMeans
-
-__all__ = [
-    "EMSVC",
-    "EMSVR",
-    "M2DPM",
-    "DPMeans",
-    "LatentFeatureMeans",
-    "MaxMarginDPMeans",
-    "MaxMarginFeatureMeans",
-    "MaxMarginTopicMeans",
-    "MedLDAMeans",
-    "em_step",
-]

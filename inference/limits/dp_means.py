@@ -30,8 +30,6 @@ from .divergences import check_likelihood, check_support, divergence, divergence
 from .estimator import check_settings, check_weight, warn_of_end
 from .sweeps import SMALL, TINY, PassSettings, layout, num_scores
 
-__all__ = ["DPMeans"]
-
 Array = np.ndarray
 
 SCOUT_SIZE = 2048  # data that find the first clusters

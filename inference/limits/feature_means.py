@@ -44,8 +44,6 @@ from .dp_means import _single_thread
 from .estimator import ScoreClassifier, check_settings, encode_labels, two_class, warn_of_end
 from .improvement import Improvement
 
-__all__ = ["LatentFeatureMeans", "MaxMarginFeatureMeans"]
-
 Array = np.ndarray
 
 BIRTHS = 16  # data that may give a feature its first mean, those that are explained worst

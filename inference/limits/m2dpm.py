@@ -22,8 +22,6 @@ from .dp_means import Clustering
 from .estimator import ScoreClassifier, check_settings, check_weight, encode_labels, split_intercept
 from .sweeps import PassSettings
 
-__all__ = ["M2DPM"]
-
 FLOOR = 1e-3  # of |zeta| in an EM step, in margins
 
 

@@ -45,8 +45,6 @@ from .estimator import check_settings, split_intercept, warn_of_end
 from .improvement import Improvement
 from .sweeps import PassSettings
 
-__all__ = ["MaxMarginDPMeans"]
-
 Array = np.ndarray
 
 BIRTHS = 16  # data that may open a cluster in an iteration, the dearest

@@ -51,8 +51,6 @@ from ..duality.interior_point import longest_step
 from ..moves.augmentation import class_rows, weight_information
 from .estimator import ScoreClassifier, check_settings, check_weight, encode_labels, split_intercept
 
-__all__ = ["EMSVC", "EMSVR", "em_step"]
-
 Array = np.ndarray
 
 EM_SWEEPS = 3  # more of them do not shorten the second phase

@@ -49,8 +49,6 @@ from .descent import ROUNDING
 from .estimator import check_settings, warn_of_end
 from .max_margin_dp_means import rival_losses
 
-__all__ = ["MaxMarginTopicMeans", "MedLDAMeans"]
-
 Array = np.ndarray
 
 START = 20  # iterations of the mean-field learner, where a fit starts

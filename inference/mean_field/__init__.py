@@ -3,5 +3,3 @@
 from .ilsvm import ILSVM, MTILSVM
 from .isvm import InfiniteSVM
 from .medlda import MedLDA
-
-__all__ = ["ILSVM", "MTILSVM", "InfiniteSVM", "MedLDA"]

@@ -6,8 +6,6 @@ import jax.scipy.special
 import numpy as np
 import scipy.special
 
-__all__ = ["expectations", "row_constants", "special_of"]
-
 Array = np.ndarray
 
 

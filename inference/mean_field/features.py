@@ -5,8 +5,6 @@ from collections.abc import Callable
 import numpy as np
 from sklearn.metrics.pairwise import rbf_kernel
 
-__all__ = ["FeatureSpace"]
-
 Array = np.ndarray
 
 

@@ -24,8 +24,6 @@ from .ilsvm_descent import ClassMargin, FactorDescent, TaskMargin, start_factors
 from .ilsvm_duals import Cells
 from .ilsvm_equations import Matrix, Scales, feature_logits, sweep_features
 
-__all__ = ["ILSVM", "MTILSVM"]
-
 Array = np.ndarray
 
 START_SPREAD = 0.001**0.5  # of psi around a half: the paper's

@@ -39,8 +39,6 @@ from .ilsvm_equations import (
     update_sticks,
 )
 
-__all__ = ["ClassMargin", "FactorDescent", "TaskMargin", "start_factors"]
-
 Array = np.ndarray
 
 SMALLEST_STEP, LONG_STEP = 1e-4, 0.2

@@ -24,8 +24,6 @@ import scipy.sparse
 from ..duality.ascent import LONGEST_REST, dot, shuffle, visit
 from ..duality.problem import DualProblem, compiled
 
-__all__ = ["Cells", "Machines", "evaluate", "respond", "respond_tasks", "solve_tasks"]
-
 Array = np.ndarray
 
 

@@ -26,8 +26,6 @@ from .features import FeatureSpace
 from .isvm_descent import Inputs, MixtureDescent
 from .isvm_equations import MixtureSettings, prior_logits, softmax
 
-__all__ = ["InfiniteSVM"]
-
 Array = np.ndarray
 
 STARTS = (1, 2, 3, 5, 8, 13, 21, 34)  # components of the k-means that fits start from

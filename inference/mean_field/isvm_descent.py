@@ -26,8 +26,6 @@ from .isvm_equations import (
 )
 from .isvm_joint import joint_assignments
 
-__all__ = ["Inputs", "MixtureDescent"]
-
 Array = np.ndarray
 
 DISCARD = 1e-10  # data with less responsibility do not train a component

@@ -4,8 +4,6 @@ import numpy as np
 
 from ..duality.problem import compiled
 
-__all__ = ["joint_assignments"]
-
 
 @compiled
 def joint_assignments(logits, G, scale, cost, tol, phi):

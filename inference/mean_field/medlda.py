@@ -14,8 +14,6 @@ from sklearn.utils.validation import check_is_fitted, check_non_negative, valida
 from ..limits.estimator import check_settings, encode_labels, labels_at, two_class, warn_of_end
 from .medlda_descent import Classes, MedLDADescent, Responses, TopicSettings, infer
 
-__all__ = ["MedLDA"]
-
 Array = np.ndarray
 
 

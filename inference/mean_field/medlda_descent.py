@@ -41,8 +41,6 @@ from ..limits.descent import ROUNDING
 from ..limits.svm import epsilon_problem, posterior_mode
 from .medlda_words import LEAST, fit_words
 
-__all__ = ["Classes", "MedLDADescent", "Responses", "TopicSettings", "infer"]
-
 Array = np.ndarray
 
 GAP, LEAST_GAP = 1e-6, 1e-12  # of the words' duals, for each word of a document: at first, and at last

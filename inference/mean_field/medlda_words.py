@@ -20,8 +20,6 @@ import numpy as np
 from ...models.laws import cores as host
 from ..duality.problem import compiled
 
-__all__ = ["fit_words"]
-
 Array = np.ndarray
 
 LEAST = -300.0  # the least logarithm, relative to the largest

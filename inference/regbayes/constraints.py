@@ -24,8 +24,6 @@ from jax.typing import ArrayLike
 
 from ...models.laws.arguments import check_positive
 
-__all__ = ["Constraint", "EpsilonInsensitive", "Equality", "Hinge", "Inequality", "MaxHinge", "Quadratic"]
-
 Array = np.ndarray
 OUTSIDE = 1e-9  # of a conjugate's domain, relative to its size: rounding
 

@@ -29,8 +29,6 @@ from ..duality.expectations import Estimate
 from ..engine.target import Sites
 from .tilted import Tilted
 
-__all__ = ["Enumeration", "GaussianInference", "Sampling", "Variational", "as_inference"]
-
 Array = np.ndarray
 
 NUM_BATCHES = 20  # of a run's draws, at least

@@ -34,8 +34,6 @@ from .constraints import Constraint
 from .expectations import as_inference
 from .tilted import Tilted, tilt
 
-__all__ = ["RegBayes", "RegBayesResult"]
-
 
 @dataclasses.dataclass(frozen=True)
 class RegBayesResult:

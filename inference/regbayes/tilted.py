@@ -20,8 +20,6 @@ from numpyro.infer.util import log_density
 from ..engine.target import Sites
 from .constraints import Constraint
 
-__all__ = ["Tilted", "tilt"]
-
 
 def tilt(model: Callable, constraints: Sequence[Constraint], phi: Mapping[str, Any]) -> Callable:
     """The program ``model`` with a factor ``<name>_tilt``, ``<phi, psi>``, for each constraint.

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from ..xla import add_flag
+from ..xla import ONE_THREAD, add_flag
 
 
 class UsageError(Exception):
@@ -34,8 +34,11 @@ def folder(out: pathlib.Path) -> pathlib.Path:
 
 
 def set_devices(num_chains: int) -> None:
-    """Ask XLA for a host device per chain."""
-    add_flag(f"--xla_force_host_platform_device_count={num_chains}")
+    """Ask XLA for host devices that share the chains evenly, at most one for each core, of one thread each."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    devices = max(number for number in range(1, cores + 1) if num_chains % number == 0)
+    add_flag(ONE_THREAD)
+    add_flag(f"--xla_force_host_platform_device_count={devices}")
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

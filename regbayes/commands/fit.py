@@ -9,8 +9,7 @@ import pathlib
 import re
 from typing import Any
 
-from ..xla import ONE_THREAD, add_flag
-from .common import UsageError, entry_of, format_summary
+from .common import UsageError, entry_of, format_summary, set_devices
 
 
 def fit(
@@ -27,7 +26,7 @@ def fit(
     resume: bool,
 ) -> None:
     """Run a chain, or several, and write and summarise the draws."""
-    add_flag(ONE_THREAD)
+    set_devices(num_chains)
     entry = entry_of(name)
     if not out.absolute().parent.is_dir():
         raise UsageError(f"--out: no folder {str(out.parent)!r}; make it first")

@@ -1,17 +1,13 @@
 """What the papers compare with, and posteriors, as scikit-learn estimators."""
 
-import functools
 import inspect
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
-from jax import lax, random
 from sklearn.base import BaseEstimator, ClassifierMixin, ClusterMixin, clone
 from sklearn.cluster import KMeans
 from sklearn.svm import LinearSVC
@@ -139,19 +135,17 @@ class PosteriorClassifier(ClassifierMixin, BaseEstimator):
         X, y = validate_data(self, X, y, dtype=np.float32)
         check_classification_targets(y)
         self.classes_, y = np.unique(y, return_inverse=True)
-        traced = {key: value for key, value in self.options.items() if isinstance(value, float)}
-        bound = {key: value for key, value in self.options.items() if key not in traced}
-        bound["num_classes"] = len(self.classes_)
-        seed = check_random_state(self.random_state).randint(2**31)
-        keys = random.split(random.key(seed), self.num_chains)
-        slots = inspect.signature(entry_of(self.program).program).parameters["max_clusters"].default
-        self.max_clusters_, overflow = bound.get("max_clusters", slots), True
-        while np.any(overflow):
-            bound["max_clusters"] = self.max_clusters_
-            draw = sampler(self.program, self.kernel, self.num_warmup, self.num_samples, tuple(sorted(bound.items())))
-            draws, overflow = draw(keys, None, (X, y.astype(np.int32)), traced)
-            self.max_clusters_ *= 1 + bool(np.any(overflow))
-        self.draws_ = {site: np.concatenate(values) for site, values in draws.items()}
+        self.draws_, self.max_clusters_ = draws_of(
+            self.program,
+            self.kernel,
+            (X, y.astype(np.int32)),
+            {**self.options, "num_classes": len(self.classes_)},
+            max_clusters=self.options.get("max_clusters"),
+            seed=check_random_state(self.random_state).randint(2**31),
+            num_warmup=self.num_warmup,
+            num_samples=self.num_samples,
+            num_chains=self.num_chains,
+        )
         return self
 
     def predict(self, X):
@@ -162,28 +156,22 @@ class PosteriorClassifier(ClassifierMixin, BaseEstimator):
         return self.classes_[np.asarray(predict(self.draws_, X, **self.options).y)]
 
 
-@functools.lru_cache(maxsize=64)
-def sampler(program: str, kernel: str | None, num_warmup: int, num_samples: int, bound: tuple) -> Callable:
-    """``draw(keys, starts, data, options)``: every chain's draws and whether a buffer was full.
-
-    One function for all fits of the same structure, with the data as arguments: ``MCMC`` compiles at each run.
-    """
+def draws_of(
+    program: str, kernel: str | None, data: tuple, settings: dict[str, Any], *, max_clusters: int | None, **run: Any
+) -> tuple[dict[str, np.ndarray], int]:
+    """A posterior's draws, all chains in one row, and the slots that sufficed: doubled until they do."""
     entry = entry_of(program)
     make = entry.kernels[list(entry.kernels)[-1] if kernel is None else kernel]
-    moves = make(functools.partial(entry.program, **dict(bound)))
-
-    def draw(key, start, data, options):
-        def sweeps(state, num):
-            state = lax.fori_loop(0, num, lambda _, state: moves.sample(state, data, options), state)
-            return state, state.z
-
-        state = moves.init(key, num_warmup, start, data, options)
-        # The first draw takes the warm-up along, so that the sweep is compiled once.
-        state, draws = lax.scan(sweeps, state, jnp.ones(num_samples, int).at[0].add(num_warmup))
-        return draws, state.overflow
-
-    # One chain after the other: side by side, all branches of all moves would be taken.
-    return jax.jit(lambda keys, starts, *rest: lax.map(lambda chain: draw(*chain, *rest), (keys, starts)))
+    max_clusters = max_clusters or inspect.signature(entry.program).parameters["max_clusters"].default
+    while True:
+        try:
+            draws = inference.draw_chains(
+                make(), data, {**settings, "max_clusters": max_clusters}, progress=False, **run
+            )
+        except inference.BufferFull:
+            max_clusters *= 2
+        else:
+            return {site: np.concatenate(values) for site, values in draws.sites.items()}, max_clusters
 
 
 @dataclass(eq=False, repr=False)
@@ -232,49 +220,39 @@ class PosteriorClustering(ClusterMixin, BaseEstimator):
         """Draw from the posterior given ``X`` (n, d)."""
         X = validate_data(self, X, dtype=np.float32)
         seed, self.max_clusters_ = check_random_state(self.random_state).randint(2**31), self.max_clusters
-        while not self._draw(X, seed):
-            self.max_clusters_ *= 2
+        priors = gaussian_priors(X.shape[1])
+        lengths = {"num_warmup": self.num_warmup, "num_samples": self.num_samples}
+        if self.program == "dpmmgm":
+            self.cost_, self.ell_, lengths["init_params"] = self._margin(X, seed, priors)
+            priors |= {"prior_scale": self.prior_scale, "cost": self.cost_, "ell": self.ell_}
+        self.draws_ = self._draw(self.program, X, seed, priors, **lengths)
         self.labels_ = point_estimate(self.draws_["z"]).labels
         return self
 
-    def _draw(self, X: np.ndarray, seed: int) -> bool:
-        """Tune a margin and draw; whether the buffer sufficed."""
-        options: dict[str, Any] = {}
-        start, priors = None, gaussian_priors(X.shape[1])
-        if self.program == "dpmmgm":
-            options["prior_scale"] = self.prior_scale
-            options["cost"], options["ell"], start = self._margin(X, seed, priors)
-            if start is None:
-                return False
-            self.cost_, self.ell_ = options["cost"], options["ell"]
-        draws, overflow = self._sampler(self.program, self.num_warmup, self.num_samples)(
-            random.split(random.key(seed), 1), start, (X,), {**options, **priors}
-        )
-        self.draws_ = {site: np.asarray(values[0]) for site, values in draws.items()}
-        return not np.any(overflow)
-
-    def _sampler(self, program: str, num_warmup: int, num_samples: int) -> Callable:
-        return sampler(program, "collapsed", num_warmup, num_samples, (("max_clusters", self.max_clusters_),))
+    def _draw(self, program: str, X: np.ndarray, seed: int, settings: dict[str, Any], **run: Any) -> dict:
+        run = {"max_clusters": self.max_clusters_, "seed": seed, "num_chains": 1, **run}
+        draws, self.max_clusters_ = draws_of(program, "collapsed", (X,), settings, **run)
+        return draws
 
     def _margin(self, X: np.ndarray, seed: int, priors: dict[str, Any]) -> tuple[float, float | None, Any]:
-        """``c``, ``ell`` and where the chain starts; None if the buffer did not suffice."""
+        """``c``, ``ell`` and where the chain starts."""
         if self.cost is not None:
-            draws, overflow = self._sampler("dpgmm", self.num_tuning, 1)(
-                random.split(random.key(seed), 1), None, (X,), priors
+            draws = self._draw("dpgmm", X, seed, priors, num_warmup=self.num_tuning, num_samples=1)
+            return self.cost, self.ell, {"z": draws["z"][-1]}
+        while True:
+            tuned = inference.tune_margin(
+                X,
+                num_clusters=self.n_clusters,
+                num_sweeps=self.num_tuning,
+                max_strength=self.max_strength,
+                seed=seed,
+                max_clusters=self.max_clusters_,
+                prior_scale=self.prior_scale,
+                **priors,
             )
-            return self.cost, self.ell, None if np.any(overflow) else {"z": draws["z"][:, -1]}
-        tuned = inference.tune_margin(
-            X,
-            num_clusters=self.n_clusters,
-            num_sweeps=self.num_tuning,
-            max_strength=self.max_strength,
-            seed=seed,
-            max_clusters=self.max_clusters_,
-            prior_scale=self.prior_scale,
-            **priors,
-        )
-        start = None if tuned.overflow else jax.tree.map(lambda a: a[None], tuned.init_params)
-        return tuned.cost, tuned.ell, start
+            if not tuned.overflow:
+                return tuned.cost, tuned.ell, tuned.init_params
+            self.max_clusters_ *= 2
 
 
 def gaussian_priors(d: int) -> dict[str, dist.Distribution]:

@@ -6,10 +6,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 import scipy.sparse
-from jax import random
 from matplotlib.figure import Figure
 from scipy.optimize import linear_sum_assignment
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -25,9 +23,9 @@ from sklearn.svm import LinearSVC
 from sklearn.utils import check_random_state
 
 from .. import datasets, inference
+from ..commands.common import entry_of
 from ..diagnostics.plots.style import COLOURS
 from ..models import tokens_of
-from .baselines import sampler
 from .experiment import SECONDS, Experiment, Method, Metric, Options
 from .figure import Records, lines, scatters
 
@@ -77,17 +75,24 @@ class TopicClustering(ClassifierMixin, BaseEstimator):
         self.classes_ = np.unique(y[y >= 0])
         K, corpus = len(self.classes_), tokens_of(X)
         known = np.where(y < 0, -1, np.searchsorted(self.classes_, y)).astype(np.int32)
-        bound = ("num_clusters", K), ("num_topics", self.num_topics)
-        keys = random.split(random.key(rng.randint(2**31)), 2)
-        data, start = (corpus, known if self.landmarks else None), None
+        start_seed, seed = rng.randint(2**31, size=2).tolist()
+        start = None
         if not self.landmarks:
-            y, z = rng.randint(K, size=(1, len(known))), rng.randint(self.num_topics, size=(1, corpus.num_tokens))
+            y, z = rng.randint(K, size=len(known)), rng.randint(self.num_topics, size=corpus.num_tokens)
             start = {"y": y.astype(np.int32), "z": z.astype(np.int32)}
+
+        def draw(program: str, **run: Any) -> dict[str, np.ndarray]:
+            kernel, data = entry_of(program).kernels["collapsed"](), (corpus, known if self.landmarks else None)
+            settings = {"num_clusters": K, "num_topics": self.num_topics}
+            draws = inference.draw_chains(kernel, data, settings, num_chains=1, progress=False, **run)
+            return {site: values[0] for site, values in draws.sites.items()}
+
         if self.num_start:
-            draws, _ = sampler("ctm", "collapsed", self.num_start, 1, bound)(keys[:1], start, data, {})
-            start = jax.tree.map(lambda values: values[:, -1], draws)
-        draw = sampler(self.program, "collapsed", self.num_warmup, self.num_samples, bound)
-        draws = {site: np.asarray(values[0]) for site, values in draw(keys[1:], start, data, {})[0].items()}
+            draws = draw("ctm", seed=start_seed, num_warmup=self.num_start, num_samples=1, init_params=start)
+            start = {site: values[-1] for site, values in draws.items()}
+        draws = draw(
+            self.program, seed=seed, num_warmup=self.num_warmup, num_samples=self.num_samples, init_params=start
+        )
         labels = np.argmax([np.sum(draws["y"] == k, axis=0) for k in range(K)], axis=0)
         self.names_ = self.classes_ if self.landmarks else self.classes_[_matched(labels, known)]
         self.labels_, self.label_draws_ = self.names_[labels], self.names_[draws["y"]]

@@ -18,8 +18,10 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from tables import FAST, parkinsons, small_corpus, topic_clustering
 
 import regbayes
-from regbayes import cli, datasets, reproduce
-from regbayes.reproduce import Experiment, Options, OtherSettings, baselines, m2dpm, run_experiment
+from regbayes import cli, datasets, inference, reproduce
+from regbayes.inference.engine import compiled
+from regbayes.inference.engine.compiled import likeness
+from regbayes.reproduce import Experiment, Options, OtherSettings, m2dpm, run_experiment
 from regbayes.reproduce.baselines import ClusterThenClassify, PosteriorClassifier, PosteriorClustering
 from regbayes.reproduce.experiment import Method, Metric, Rows, evaluate
 
@@ -76,10 +78,12 @@ def test_a_posterior_is_a_classifier(program):
 def test_searches_of_a_posterior_compile_once():
     X, y, _ = datasets.make_m2dpm_setting2(80, 2, 2, seed=0)
     model = PosteriorClassifier("isvm", **CHAINS)
-    bound = (("max_clusters", 40), ("num_classes", 2))
-    for concentration in (1.0, 2.0, 3.0):
+    model.fit(X, y)
+    code = compiled._kept[likeness(regbayes.zoo["isvm"].kernels["slice"]())]
+    before = code.init._cache_size(), code.draws._cache_size()
+    for concentration in (2.0, 3.0):
         model.set_params(concentration=concentration).fit(X, y)
-    assert baselines.sampler("isvm", None, 5, 6, bound)._cache_size() == 1
+    assert (code.init._cache_size(), code.draws._cache_size()) == before
 
 
 def test_hyper_parameters_of_a_program_are_parameters():
@@ -93,13 +97,15 @@ def test_hyper_parameters_of_a_program_are_parameters():
 
 def test_a_full_buffer_is_doubled_until_it_suffices(monkeypatch):
     X, y, _ = datasets.make_m2dpm_setting2(80, 2, 2, seed=0)
-    tried, real = [], baselines.sampler
+    tried, real = [], inference.draw_chains
 
-    def sampler(*arguments):
-        tried.append(dict(arguments[-1])["max_clusters"])
-        return real(*arguments) if tried[-1] == 40 else lambda *data: ({}, np.array([False, True]))
+    def draw_chains(kernel, data, settings, **run):
+        tried.append(settings["max_clusters"])
+        if tried[-1] < 40:
+            raise inference.BufferFull
+        return real(kernel, data, settings, **run)
 
-    monkeypatch.setattr(baselines, "sampler", sampler)
+    monkeypatch.setattr(inference, "draw_chains", draw_chains)
     model = PosteriorClassifier("isvm", **{**CHAINS, "max_clusters": 10}).fit(X, y)
     assert tried == [10, 20, 40]
     assert (model.max_clusters_, model.get_params()["max_clusters"]) == (40, 10)
