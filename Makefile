@@ -60,6 +60,7 @@ format: $(READY)
 	touch $@
 
 bench: $(READY) .venv-peers/.ready
+	$(BIN)/python benchmarks/loop.py
 	$(BIN)/python benchmarks/svm.py
 	$(BIN)/python benchmarks/isvm.py
 	$(BIN)/python benchmarks/m2dpm.py

@@ -32,10 +32,9 @@ import jax.numpy as jnp
 import numpy as np
 import races
 from jax import random
-from numpyro.infer import MCMC
 
 from regbayes import datasets
-from regbayes.inference import medlda_collapsed, mmctm_collapsed
+from regbayes.inference import draw_chains, medlda_collapsed, mmctm_collapsed
 from regbayes.inference.kernels.medlda import plain_tokens
 from regbayes.inference.moves.tokens import Probabilities, TokenSweep, TopicKernel, phi_given_z
 from regbayes.models import Corpus, medlda
@@ -208,7 +207,7 @@ def report_memory(num_tokens):
 
 
 def news(sweeps):
-    """20 Newsgroups, whole, under MCMC with its progress bar."""
+    """20 Newsgroups, whole, in the loop with its progress."""
     data = datasets.load("20news")
     rng = np.random.default_rng(0)
     landmarks = np.full(len(data.y), -1, np.int32)
@@ -216,11 +215,10 @@ def news(sweeps):
         landmarks[rng.choice(np.flatnonzero(data.y == k), size=10, replace=False)] = k
     found = {}
     for name, kernel, labels in (("medlda", medlda_collapsed(), data.y), ("mmctm", mmctm_collapsed(), landmarks)):
-        mcmc = MCMC(kernel, num_warmup=sweeps - 1, num_samples=1)
         start = time.perf_counter()
-        mcmc.run(random.key(0), data.X, labels)
+        state = draw_chains(kernel, (data.X, labels), num_warmup=sweeps - 1, num_samples=1, num_chains=1).state
         seconds = time.perf_counter() - start
-        state = mcmc.last_state
+        state = jax.tree.map(lambda leaf: leaf[0], state)
         found[name] = {
             "seconds": seconds,
             "sweeps": sweeps,

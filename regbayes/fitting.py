@@ -70,7 +70,7 @@ def fit(
     path = None if out is None else _check_out(out)
     folder = None if path is None else path.with_name(path.name + ".partial")
     plan = {
-        "model": entry.title,
+        "model": entry.name,
         "kernel": sampler.name,
         "settings": {name: repr(value) for name, value in sorted(settings.items())},
         "data": digest_of((data, init_params)),
@@ -90,7 +90,7 @@ def fit(
         resume=resume,
         progress=progress,
     )
-    notes = {"num_warmup": num_warmup, "thinning": thinning, "seed": seed, **(attrs or {})}
+    notes = {"model": entry.name, "num_warmup": num_warmup, "thinning": thinning, "seed": seed, **(attrs or {})}
     fields = {"log_joint": draws.log_joint}
     dt = assemble(sampler, draws.sites, fields, (data, settings), overflow=False, attrs=notes)
     if path is not None and folder is not None:

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from ...models.laws.arguments import check_features
+from .compiled import make_room
 from .target import Sites
 
 PREDICT_BLOCK = 1024
@@ -74,6 +75,7 @@ def _arrays(draws: Sites, sites: Sequence[str], priors: dict[str, bool], ndim: i
     for name, has_prior in priors.items():
         if has_prior and name not in draws:
             raise ValueError(f"{name} has a prior but draws have no site for it; give a number")
+    make_room()
     return {site: jnp.asarray(draws[site]) for site in [*sites, *(name for name in priors if name in draws)]}
 
 

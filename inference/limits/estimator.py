@@ -15,6 +15,8 @@ from sklearn.preprocessing import LabelEncoder
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight
 
+from ..engine.compiled import make_room
+
 Array = np.ndarray
 
 
@@ -32,7 +34,11 @@ def check_settings(
     nonnegative: Collection[str] = (),
     optional: Collection[str] = (),
 ) -> None:
-    """Check an estimator's numbers by name: positive, integers of at least 1, at least 0; the optional may be None."""
+    """Check an estimator's numbers by name: positive, integers of at least 1, at least 0; the optional may be None.
+
+    A fit begins with this, so room for what it compiles is made here.
+    """
+    make_room()
     wanted: list[tuple[Collection[str], Callable[[Any], bool], str, Any]] = [
         (positive, lambda value: value > 0, "a positive number", Real),
         (counts, lambda value: value >= 1, "an integer of at least 1", Integral),

@@ -30,6 +30,7 @@ from numpyro.handlers import substitute
 from numpyro.infer import NUTS
 
 from ..duality.expectations import Estimate, Stack, ascend
+from ..engine.compiled import make_room
 from .constraints import Constraint
 from .expectations import as_inference
 from .tilted import Tilted, tilt
@@ -134,6 +135,7 @@ class RegBayes:
 
         :raises Infeasible: if a hard constraint cannot be met.
         """
+        make_room()
         tilted = Tilted(self.model, self.constraints, args, kwargs)
         stack = Stack(self.constraints, tilted.shapes)
         fit = self.inference.fit(tilted, rng_key)

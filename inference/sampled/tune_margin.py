@@ -14,6 +14,7 @@ from jax.typing import ArrayLike
 from ...models import dpgmm, dpmmgm
 from ...models.dpmmgm import margin_inputs
 from ...models.laws.arguments import check_features, check_positive
+from ..engine.compiled import make_room
 from ..engine.kernel import KernelState, MoveKernel
 from ..engine.target import Sites
 from ..kernels.dpgmm import dpgmm_collapsed
@@ -126,6 +127,7 @@ def tune_margin(
     if not max_strength > 0:
         raise ValueError(f"max_strength must be positive, found {max_strength}; np.inf sets no limit")
     check_positive(strict=True, cost=cost, ell=ell)
+    make_room()
     key_mixture, key_margin = random.split(random.key(seed))
     given, overflow = dict(init_params or {}), False
     if num_clusters is None or "z" not in given:

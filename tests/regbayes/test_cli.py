@@ -129,7 +129,7 @@ def test_demo_writes_plots_and_prints_a_table(tmp_path, capsys, recwarn):
     head = next(line for line in lines if line[:1] == ["quantity"])
     assert head[-1] == "r_hat"
     table = {line[0]: line for line in lines if len(line) == len(head)}
-    assert {"lp", "eta[x1]", "eta[x2]"} <= set(table)
+    assert {"lp", "eta[0]", "eta[1]"} <= set(table)
     accuracies = [float(line[-1]) for line in lines if line[:1] in (["posterior"], ["limit"]) and len(line) == 3]
     assert len(accuracies) == 2
     assert min(accuracies) > 0.8
@@ -137,19 +137,25 @@ def test_demo_writes_plots_and_prints_a_table(tmp_path, capsys, recwarn):
     assert not recwarn.list
 
 
+DEVICES, ONE_THREAD = "--xla_force_host_platform_device_count", "--xla_cpu_multi_thread_eigen=false"
+
+
 @pytest.mark.parametrize(
-    ("flags", "expected"),
+    ("flags", "num_chains", "expected"),
     [
-        (None, "--xla_force_host_platform_device_count=4"),
-        ("--xla_foo=1", "--xla_foo=1 --xla_force_host_platform_device_count=4"),
-        ("--xla_force_host_platform_device_count=7", "--xla_force_host_platform_device_count=7"),
+        (None, 4, f"{ONE_THREAD} {DEVICES}=2"),
+        (None, 5, f"{ONE_THREAD} {DEVICES}=1"),
+        (None, 6, f"{ONE_THREAD} {DEVICES}=3"),
+        ("--xla_foo=1", 3, f"--xla_foo=1 {ONE_THREAD} {DEVICES}=3"),
+        (f"{DEVICES}=7", 4, f"{DEVICES}=7 {ONE_THREAD}"),
     ],
 )
-def test_devices_respect_the_user_s_flags(flags, expected, monkeypatch):
+def test_devices_share_chains_evenly_and_respect_the_user_s_flags(flags, num_chains, expected, monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1, 2}, raising=False)
     monkeypatch.delenv("XLA_FLAGS")
     if flags is not None:
         monkeypatch.setenv("XLA_FLAGS", flags)
-    cli.set_devices(4)
+    cli.set_devices(num_chains)
     assert os.environ["XLA_FLAGS"] == expected
 
 
