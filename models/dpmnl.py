@@ -41,7 +41,6 @@ def dpmnl(
     y: ArrayLike | None = None,
     *,
     num_classes: int | None = None,
-    max_clusters: int = 64,
     concentration: ArrayLike | Distribution = 1.0,
     prior_scale: ArrayLike = 1.0,
     prior_mean: ArrayLike = 0.0,
@@ -49,6 +48,7 @@ def dpmnl(
     variance_shape: ArrayLike = 2.0,
     variance_scale: ArrayLike = 1.0,
     intercept: bool = True,
+    max_clusters: int = 64,
 ) -> None:
     """The program; see the module's page for the generative process. The defaults are for standardised inputs.
 
@@ -57,7 +57,6 @@ def dpmnl(
         (n, L) and ``y`` for the scores and labels that the data's own components give. For new inputs see
         :func:`~regbayes.inference.dpmnl_predict`.
     :param num_classes: ``L``; counted in ``y`` when not given, and 2 without labels.
-    :param max_clusters: slots of the buffer: storage, not a truncation. A kernel that fills it says so.
     :param concentration: ``alpha``, or a ``Gamma`` prior for it.
     :param prior_scale: ``nu``, the standard deviation of the coefficients' prior.
     :param prior_mean: ``m``, mean of the components' means, a number or (d,).
@@ -65,6 +64,7 @@ def dpmnl(
     :param variance_shape: ``a`` of the components' variances; their prior mean is ``b/(a - 1)``.
     :param variance_scale: ``b`` of the same, a number or (d,).
     :param intercept: append a constant 1 to the logits' inputs.
+    :param max_clusters: slots of the buffer: storage, not a truncation. A kernel that fills it says so.
 
     **Example**
 

@@ -34,13 +34,13 @@ def medlda(
     X: Any,
     y: ArrayLike | None = None,
     *,
+    cost: ArrayLike = 9.0,
+    ell: ArrayLike = 0.1,
+    prior_scale: ArrayLike = 1.0,
     num_classes: int | None = None,
     num_topics: int = 50,
     alpha: ArrayLike = 10.0,
     beta: ArrayLike = 0.01,
-    cost: ArrayLike = 9.0,
-    ell: ArrayLike = 0.1,
-    prior_scale: ArrayLike = 1.0,
 ) -> None:
     """The program for classes; see the module's page for the generative process.
 
@@ -48,13 +48,13 @@ def medlda(
     :param y: (D,) labels in ``0..L-1``; without them the program is the topic model alone, with sites ``f`` and ``y``
         for the scores and labels that weights of the prior, or given ones, find for its documents. For new documents
         see :func:`~regbayes.inference.medlda_predict`.
+    :param cost: ``c``, the weight of the margin.
+    :param ell: the margin.
+    :param prior_scale: ``nu``, the standard deviation of the weights' prior.
     :param num_classes: ``L``; counted in ``y`` when not given.
     :param num_topics: ``T``.
     :param alpha: total mass of the Dirichlet prior of a document's topics.
     :param beta: of the topics' Dirichlet prior; small for topics of few words.
-    :param cost: ``c``, the weight of the margin.
-    :param ell: the margin.
-    :param prior_scale: ``nu``, the standard deviation of the weights' prior.
 
     **Example**
 
