@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
+from numpyro.distributions import Distribution
 
 from ...models.laws.arguments import check_features
 from .compiled import make_room
@@ -39,12 +40,13 @@ def with_defaults(program: Callable, settings: dict[str, Any]) -> dict[str, Any]
     return {**known, **settings}
 
 
-def check_draws(draws: Sites, sites: Sequence[str], priors: dict[str, bool], slots: int | None = None) -> Sites:
-    """The draws as arrays, if they have the sites, one leading axis, and a site for each hyper-prior.
+def check_draws(draws: Sites, sites: Sequence[str], hypers: dict[str, Any], slots: int | None = None) -> Sites:
+    """The draws as arrays, if they have the sites, one leading axis, and a site for each prior of ``hypers``.
 
+    :param hypers: name -> number or prior.
     :param slots: of the buffer; by default as many as the second site has rows.
     """
-    arrays = _arrays(draws, sites, priors, ndim=2)
+    arrays = _arrays(draws, sites, hypers, ndim=2)
     n, slots = arrays["z"].shape[1], arrays[sites[1]].shape[1] if slots is None else slots
     labels = jnp.sort(arrays["z"], axis=1)
     occupied = 1 + jnp.sum(labels[:, 1:] != labels[:, :-1], axis=1)
@@ -53,30 +55,27 @@ def check_draws(draws: Sites, sites: Sequence[str], priors: dict[str, bool], slo
     return arrays
 
 
-def check_feature_draws(draws: Sites, has_prior: bool = False) -> Sites:
-    """The draws as arrays, if they have the sites of a feature model, one leading axis, and a free slot.
-
-    :param has_prior: whether ``concentration`` must be among them.
-    """
-    arrays = _arrays(draws, ("Z", "W", "eta"), {"concentration": has_prior}, ndim=3)
+def check_feature_draws(draws: Sites, concentration: Any = None) -> Sites:
+    """The draws as arrays, if they have a feature model's sites, a prior's too, one leading axis and a free slot."""
+    arrays = _arrays(draws, ("Z", "W", "eta"), {"concentration": concentration}, ndim=3)
     M = arrays["Z"].shape[2]
     if jnp.any(jnp.sum(jnp.any(arrays["Z"] > 0, axis=1), axis=1) == M):
         raise ValueError(f"draws fill their buffer of {M} slots, so they may be truncated; raise max_features")
     return arrays
 
 
-def _arrays(draws: Sites, sites: Sequence[str], priors: dict[str, bool], ndim: int) -> Sites:
-    """The sites as arrays, with those of hyper-priors, if they are there and the first has so many axes."""
+def _arrays(draws: Sites, sites: Sequence[str], hypers: dict[str, Any], ndim: int) -> Sites:
+    """The sites as arrays, with those of hyper-parameters, if they are there and the first has so many axes."""
     if missing := [site for site in sites if site not in draws]:
         raise ValueError(f"draws must hold the sites {', '.join(sites)}, found no {', '.join(missing)}")
     if jnp.ndim(draws[sites[0]]) != ndim:
         found = f"{sites[0]} of shape {jnp.shape(draws[sites[0]])}"
         raise ValueError(f"draws must have one leading axis, found {found}; flatten chains")
-    for name, has_prior in priors.items():
-        if has_prior and name not in draws:
+    for name, value in hypers.items():
+        if isinstance(value, Distribution) and name not in draws:
             raise ValueError(f"{name} has a prior but draws have no site for it; give a number")
     make_room()
-    return {site: jnp.asarray(draws[site]) for site in [*sites, *(name for name in priors if name in draws)]}
+    return {site: jnp.asarray(draws[site]) for site in [*sites, *(name for name in hypers if name in draws)]}
 
 
 def new_inputs(X: ArrayLike, draws: Sites, weights: str, intercept: bool) -> tuple[jax.Array, jax.Array]:

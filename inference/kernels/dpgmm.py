@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 from jax import lax, random
 from jax.typing import ArrayLike
-from numpyro.distributions import Distribution
 
 from ...models import dpgmm
 from ...models.laws.arguments import check_features
@@ -137,8 +136,7 @@ def dpgmm_components(rng_key: jax.Array, draws: Sites, X: ArrayLike, **settings:
 def _checked(draws: Sites, X: ArrayLike, settings: dict[str, Any]) -> tuple[Sites, jax.Array, dict[str, Any]]:
     """The draws as arrays, the data, and the program's settings without those that are sites of the draws."""
     X, settings = check_features(X), with_defaults(dpgmm, settings)
-    priors = {name: isinstance(value, Distribution) for name, value in settings.items()}
-    sites = check_draws(draws, ["z"], priors, slots=settings["max_clusters"])
+    sites = check_draws(draws, ["z"], settings, slots=settings["max_clusters"])
     if sites["z"].shape[1] != len(X):
         raise ValueError(f"draws must label the {len(X)} rows of X, found z of shape {sites['z'].shape}")
     return sites, X, {name: None if name in sites else value for name, value in settings.items()}

@@ -20,7 +20,7 @@ from ...models.dpmnl import dpmnl, prior_of_inputs
 from ...models.laws.arguments import check_features, check_labels
 from ..engine.kernel import MoveKernel
 from ..engine.move import CommonShift, Conditional
-from ..engine.predictions import PREDICT_BLOCK, Prediction, check_draws, new_inputs
+from ..engine.predictions import PREDICT_BLOCK, Prediction, check_draws, new_inputs, with_defaults
 from ..engine.target import Sites
 from ..moves.fits import inverse_root
 from ..moves.given import given
@@ -226,21 +226,7 @@ def dpmnl_collapsed(model: Callable = dpmnl) -> MoveKernel:
     return MoveKernel(model, moves, name="dpmnl collapsed", num_active=num_occupied)
 
 
-def dpmnl_predict(
-    draws: Sites,
-    X: ArrayLike,
-    *,
-    weighted: bool = True,
-    num_classes: int | None = None,
-    max_clusters: int | None = None,
-    concentration: ArrayLike | Distribution = 1.0,
-    prior_scale: ArrayLike = 1.0,
-    prior_mean: ArrayLike = 0.0,
-    prior_count: ArrayLike = 0.1,
-    variance_shape: ArrayLike = 2.0,
-    variance_scale: ArrayLike = 1.0,
-    intercept: bool = True,
-) -> Prediction:
+def dpmnl_predict(draws: Sites, X: ArrayLike, *, weighted: bool = True, **settings: Any) -> Prediction:
     r"""Posterior predictive class probabilities of new inputs.
 
     .. math:: p(y | x) \propto \sum_s \frac{1}{n + \alpha}\Big[\sum_k n_k\,N(x; \mu_k, \sigma_k^2)\,
@@ -255,19 +241,18 @@ def dpmnl_predict(
     :param X: (n', d) new inputs.
     :param weighted: False lets every draw count the same. That is not the model's predictive, but steadier where few
         draws have almost all of the density, as with many features.
-    :param concentration: it and the others as the program was given them; what the draws tell is not read.
+    :param settings: the program's, as it was given them; what the draws tell is not read.
     :return: labels; averaged class probabilities (n', L); votes (n', L), the share of the draws whose own most
         probable class it is.
 
     **Example**: see :func:`regbayes.models.dpmnl`.
     """
-    sites = check_draws(
-        draws, ("z", "mu", "sigma2", "beta"), {"concentration": isinstance(concentration, Distribution)}
-    )
-    X, A = new_inputs(X, sites, "beta", intercept)
+    s = SimpleNamespace(**with_defaults(dpmnl, settings))
+    sites = check_draws(draws, ("z", "mu", "sigma2", "beta"), {"concentration": s.concentration})
+    X, A = new_inputs(X, sites, "beta", s.intercept)
     num = len(sites["z"])
-    prior = prior_of_inputs(X, prior_mean, prior_count, variance_shape, variance_scale)
-    alphas = jnp.broadcast_to(value_of("concentration", concentration, sites), (num,))
+    prior = prior_of_inputs(X, s.prior_mean, s.prior_count, s.variance_shape, s.variance_scale)
+    alphas = jnp.broadcast_to(value_of("concentration", s.concentration, sites), (num,))
     total, votes = _predict(sites, alphas, X, A, log_student(prior, X), jnp.asarray(weighted))
     return Prediction(jnp.argmax(total, axis=1), total / jnp.sum(total, axis=1, keepdims=True), votes / num)
 

@@ -1,20 +1,21 @@
 """Kernels of the infinite latent SVM (:mod:`regbayes.models.ilsvm`), and predictions for new inputs."""
 
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import lax, random
 from jax.scipy.special import gammaln
 from jax.typing import ArrayLike
-from numpyro.distributions import Distribution
 
 from ...models import ilsvm
 from ...models.ilsvm import appended_inputs
 from ...models.laws.arguments import check_features, check_labels
 from ..engine.kernel import MoveKernel
 from ..engine.move import Augmented, CommonShift, Conditional, Move
-from ..engine.predictions import Prediction, check_feature_draws
+from ..engine.predictions import Prediction, check_feature_draws, with_defaults
 from ..engine.target import Sites
 from ..moves.features import (
     FeatureMargin,
@@ -122,13 +123,8 @@ def ilsvm_predict(
     *,
     num_sweeps: int = 5,
     seed: int = 0,
-    concentration: ArrayLike | Distribution = 1.0,
-    noise_scale: ArrayLike = 1.0,
-    feature_scale: ArrayLike = 1.0,
-    extra_features: bool = False,
-    intercept: bool = True,
     each: bool = False,
-    **_: object,
+    **settings: Any,
 ) -> Prediction:
     """Classes of new inputs: the largest of the scores averaged over draws, and how the draws' votes are shared out.
 
@@ -140,29 +136,29 @@ def ilsvm_predict(
     :param X: (n', d) new inputs.
     :param num_sweeps: over the features of new data for each draw; the next draw goes on from there.
     :param seed: seed of the sweeps.
-    :param concentration: it and the others as the program was given them; what the draws tell is not read.
     :param each: what each draw says, with a leading axis, instead of the average.
+    :param settings: the program's, as it was given them; what the draws tell is not read.
     :return: labels (n',), averaged scores (n', L), votes (n', L).
 
     **Example**: see :func:`regbayes.models.ilsvm`.
     """
-    sites = check_feature_draws(draws, isinstance(concentration, Distribution))
-    X = check_features(X)
-    appended = appended_inputs(X, extra_features, intercept)
+    s = SimpleNamespace(**with_defaults(ilsvm, settings))
+    sites, X = check_feature_draws(draws, s.concentration), check_features(X)
+    appended = appended_inputs(X, s.extra_features, s.intercept)
     (num, n, M), d, L = sites["Z"].shape, sites["W"].shape[1], sites["eta"].shape[1]
     if X.shape[1] != d or M + appended.shape[1] != sites["eta"].shape[2]:
         raise ValueError(
             f"X must have {d} columns, extra_features and intercept must be as in the fit, found shape {X.shape}"
         )
-    alphas = jnp.broadcast_to(value_of("concentration", concentration, sites), (num,))
-    ridge = (noise_scale / feature_scale) ** 2
+    alphas = jnp.broadcast_to(value_of("concentration", s.concentration, sites), (num,))
+    ridge = (s.noise_scale / s.feature_scale) ** 2
     j = jnp.arange(OWN + 1)
 
     def log_residual(square: jax.Array, alpha: jax.Array) -> jax.Array:
         """Of residuals' squares, the number of own features summed out."""
         log_prior = j * jnp.log(alpha / (n + 1)) - gammaln(j + 1.0)
         spread = j / ridge
-        logs = -d / 2 * jnp.log1p(spread) - square[:, None] / (2 * noise_scale**2 * (1 + spread))
+        logs = -d / 2 * jnp.log1p(spread) - square[:, None] / (2 * s.noise_scale**2 * (1 + spread))
         return jax.nn.logsumexp(log_prior + logs, axis=1)
 
     def visit(carry: tuple, draw: tuple) -> tuple:

@@ -23,7 +23,7 @@ from ...models.laws.arguments import check_features, check_labels
 from ...models.laws.families import Family, Gaussian, family
 from ..engine.kernel import MoveKernel
 from ..engine.move import Augmented, CommonShift, Conditional, Move
-from ..engine.predictions import PREDICT_BLOCK, Prediction, check_draws, new_inputs
+from ..engine.predictions import PREDICT_BLOCK, Prediction, check_draws, new_inputs, with_defaults
 from ..engine.target import Sites
 from ..moves.augmentation import class_rows
 from ..moves.fits import fit_classes, fit_rows
@@ -259,22 +259,7 @@ def _kernel(model: Callable, labels: Move, overrelaxation: float, split_merge: i
     return MoveKernel(model, moves, name=name, num_active=num_occupied)
 
 
-def isvm_predict(
-    draws: Sites,
-    X: ArrayLike,
-    *,
-    likelihood: str = "gaussian",
-    num_classes: int | None = None,
-    max_clusters: int | None = None,
-    concentration: ArrayLike | Distribution = 1.0,
-    cost: ArrayLike = 1.0,
-    ell: ArrayLike = 1.0,
-    prior_scale: ArrayLike = 1.0,
-    intercept: bool = True,
-    variance: ArrayLike | Distribution = 1.0,
-    prior_mean: ArrayLike | None = None,
-    prior_count: ArrayLike | None = None,
-) -> Prediction:
+def isvm_predict(draws: Sites, X: ArrayLike, **settings: Any) -> Prediction:
     r"""Predictions for new inputs, which the likelihood assigns to the components of each draw.
 
     .. math:: f(x) = \frac{1}{S}\sum_s \sum_k r_{sk}(x)\,\eta_{sk}'[x, 1], \qquad
@@ -287,20 +272,20 @@ def isvm_predict(
     :param draws: sites ``z`` (S, n), ``mu`` (S, M, d), ``eta`` (S, M, ...), and those of hyper-priors, as from
         ``MCMC.get_samples()``.
     :param X: (n', d) new inputs.
-    :param likelihood: it and the others as the program was given them; what the draws tell is not read.
+    :param settings: the program's, as it was given them; what the draws tell is not read.
     :return: labels; ``f``, (n',) for two classes and (n', L) for more; votes (n', L).
 
     **Example**: see :func:`regbayes.models.isvm`.
     """
-    priors = {"concentration": isinstance(concentration, Distribution), "variance": isinstance(variance, Distribution)}
-    sites = check_draws(draws, ("z", "mu", "eta"), priors)
-    X, A = new_inputs(X, sites, "eta", intercept)
-    law, num = family(likelihood), len(sites["z"])
-    law.check(likelihood, X)
-    tau, count = law.prior(X.shape[1], X.dtype, prior_mean, prior_count)
-    hypers = [("concentration", concentration), ("variance", variance)]
-    sites.update({name: jnp.broadcast_to(value_of(name, value, sites), (num,)) for name, value in hypers})
-    f, votes = _predict(sites, X, A, tau / count, count, likelihood=likelihood)
+    s = SimpleNamespace(**with_defaults(isvm, settings))
+    hypers = {"concentration": s.concentration, "variance": s.variance}
+    sites = check_draws(draws, ("z", "mu", "eta"), hypers)
+    X, A = new_inputs(X, sites, "eta", s.intercept)
+    law, num = family(s.likelihood), len(sites["z"])
+    law.check(s.likelihood, X)
+    tau, count = law.prior(X.shape[1], X.dtype, s.prior_mean, s.prior_count)
+    sites.update({name: jnp.broadcast_to(value_of(name, value, sites), (num,)) for name, value in hypers.items()})
+    f, votes = _predict(sites, X, A, tau / count, count, likelihood=s.likelihood)
     y = jnp.argmax(f, axis=1) if f.ndim == 2 else (f > 0).astype(int)
     return Prediction(y, f, votes)
 
