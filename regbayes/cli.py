@@ -284,7 +284,7 @@ def run_demo(out: pathlib.Path, seed: int, num_samples: int, num_warmup: int, nu
     print(
         f"Drawing {num_chains} x {num_samples} weights with the kernel {scheme!r}, after {num_warmup} warm-up sweeps."
     )
-    lengths = {"num_samples": num_samples, "num_warmup": num_warmup, "num_chains": num_chains}
+    lengths: dict[str, Any] = {"num_samples": num_samples, "num_warmup": num_warmup, "num_chains": num_chains}
     dt = fit("svm", *train, seed=seed, **lengths)
 
     print("\nConvergence: R-hat near 1 and a large effective sample size (ess); lp is the log joint.")

@@ -64,7 +64,7 @@ def fit(
     >>> dict(dt["posterior"]["eta"].sizes)
     {'chain': 4, 'draw': 50, 'weight': 2}
     """
-    entry = zoo[model] if isinstance(model, str) else model
+    entry = zoo[model] if isinstance(model, str) else model  # type: ignore[index]
     sampler = entry.kernels[_scheme(entry, kernel)]()
     _check_settings(entry, settings)
     path = None if out is None else _check_out(out)

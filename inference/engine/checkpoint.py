@@ -93,7 +93,7 @@ class Folder:
 
     def __init__(self, path: str | os.PathLike, plan: Mapping[str, Any], resume: bool) -> None:
         self.path, self.plan = pathlib.Path(path), dict(plan)
-        self.files: dict[str, dict[str, np.ndarray]] = {"sites": {}, "fields": {}}
+        self.files: dict[str, dict[str, np.memmap]] = {"sites": {}, "fields": {}}
         self.found, self.num_saves, self.num_samples = self._progress(), 0, 0
         if self.found and not resume:
             raise ValueError(f"an interrupted run is in {os.fspath(path)!r}; go on with it (resume), or remove it")
@@ -147,7 +147,7 @@ class Folder:
 
     def draws(self) -> tuple[dict[str, np.ndarray], np.ndarray]:
         """All sites, and the log joint, as they lie in the files."""
-        return self.files["sites"], self.files["fields"]["log_joint"]
+        return {**self.files["sites"]}, self.files["fields"]["log_joint"]
 
     def remove(self) -> None:
         """Once the result is written."""

@@ -11,7 +11,8 @@ import gc
 import hashlib
 import pathlib
 from collections.abc import Callable, Hashable
-from typing import Any
+from types import CodeType
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -76,8 +77,9 @@ class _Same:
 def likeness(value: Any, _above: tuple[int, ...] = ()) -> Hashable:
     """Equal for what compiles to the same: numbers, arrays and options by value, functions by their definition.
 
-    Two functions are alike if one ``def`` made both, around alike values. What a function reads from its module is not
-    looked at: settings are arguments, never globals.
+    Two functions are alike if one ``def`` made both, around alike values. What a function of a script or a notebook
+    reads from there, where cells are run again, must be alike too; what one of a module reads from its module is not
+    looked at.
     """
     if isinstance(value, bool | int | float | complex | str | bytes | None | type):
         return type(value), value
@@ -93,9 +95,12 @@ def likeness(value: Any, _above: tuple[int, ...] = ()) -> Hashable:
         cells = [cell.cell_contents for cell in value.__closure__ or ()]
         inside = [inner(cell) if not isinstance(cell, list | dict | set) else _Same(cell) for cell in cells]
         defaults = [inner(default) for default in value.__defaults__ or ()]
-        return "function", _Same(value.__code__), *inside, *defaults, *_items(value.__kwdefaults__ or {}, inner)
+        names = _names(value.__code__) & value.__globals__.keys() if value.__module__ == "__main__" else ()
+        used = {name: value.__globals__[name] for name in names}
+        rest = {**(value.__kwdefaults__ or {}), **used}
+        return "function", _Same(value.__code__), *inside, *defaults, *_items(rest, inner)
     if isinstance(value, np.ndarray | np.generic) and value.dtype != object:
-        return "array", value.shape, str(value.dtype), digest(value)
+        return "array", value.shape, str(value.dtype), digest(np.asarray(value))
     if isinstance(value, jax.Array) and is_concrete(value) and not jnp.issubdtype(value.dtype, jax.dtypes.extended):
         return "array", value.shape, str(value.dtype), digest(np.asarray(value))
     if isinstance(value, tuple | list):
@@ -104,10 +109,15 @@ def likeness(value: Any, _above: tuple[int, ...] = ()) -> Hashable:
         return "dict", *_items(value, inner)
     leaves, tree = jax.tree.flatten(value)
     if not (len(leaves) == 1 and leaves[0] is value):  # a law, a corpus
-        return type(value), _hashable(tree), *map(inner, leaves)
+        return cast(Hashable, type(value)), _hashable(tree), *map(inner, leaves)
     if hasattr(value, "likeness"):
         return type(value), inner(value.likeness())
     return _hashable(value) if type(value).__eq__ is not object.__eq__ else _Same(value)
+
+
+def _names(code: CodeType) -> set[str]:
+    """All names that a function reads from its module, functions inside it too."""
+    return set(code.co_names).union(*(_names(part) for part in code.co_consts if isinstance(part, CodeType)))
 
 
 def _items(values: dict[Any, Any], inner: Callable[[Any], Hashable]) -> tuple:

@@ -82,8 +82,8 @@ class Compiled:
         if devices > 1:
             mesh = Mesh(np.array(jax.local_devices()[:devices]), "chain")
             whole, parts = jax.P(), jax.P("chain")
-            specs = {"in_specs": (whole, parts, whole, whole), "out_specs": parts}
-            chains = jax.shard_map(chains, mesh=mesh, **specs, check_vma=False)
+            shards = functools.partial(jax.shard_map, mesh=mesh, check_vma=False)
+            chains = shards(chains, in_specs=(whole, parts, whole, whole), out_specs=parts)
         return chains(leaves, state, num, thinning)
 
     def _chain(self, arguments: tuple, capacity: int, num: Any, thinning: Any, state: KernelState) -> tuple:

@@ -177,7 +177,8 @@ class _Memory:
     """Draws in arrays, for a run that no folder keeps."""
 
     def begin(self, state: KernelState, num_samples: int) -> tuple[int, KernelState]:
-        self.num_samples, self.arrays = num_samples, {"sites": {}, "fields": {}}
+        self.num_samples = num_samples
+        self.arrays: dict[str, dict[str, np.ndarray]] = {"sites": {}, "fields": {}}
         return 0, state
 
     def write(self, start: int, values: dict[str, np.ndarray], group: str) -> None:

@@ -26,7 +26,8 @@ class NeedsValues(ValueError):
 @contextlib.contextmanager
 def counting() -> Iterator[dict[str, int]]:
     """The sizes, by the names of their arguments, that programs count in data meanwhile: classes in labels, say."""
-    token = _counted.set(found := {})
+    found: dict[str, int] = {}
+    token = _counted.set(found)
     try:
         yield found
     finally:

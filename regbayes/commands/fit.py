@@ -42,7 +42,7 @@ def fit(
     args, notes = read(entry, data, label, options)
     shape = "x".join(map(str, args[0].shape))
     print(f"{entry.title}: {num_chains} x {num_samples} draws with the kernel {scheme!r}, data {shape}.", flush=True)
-    lengths = {"num_warmup": num_warmup, "num_samples": num_samples, "num_chains": num_chains}
+    lengths: dict[str, Any] = {"num_warmup": num_warmup, "num_samples": num_samples, "num_chains": num_chains}
     try:
         dt = draw(name, *args, seed=seed, **lengths, kernel=scheme, out=out, resume=resume, attrs=notes, **options)
     except ValueError as error:  # the program tells what is wrong with its arguments

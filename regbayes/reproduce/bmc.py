@@ -57,7 +57,7 @@ def clustering_data(setting: str, options: Options) -> tuple[np.ndarray, np.ndar
 
 
 def clustering_cell(
-    setting: str, method: Method | None, seed: int, options: Options, *, num_classes: int | None = None, keep=False
+    setting: str, method: Method, seed: int, options: Options, *, num_classes: int | None = None, keep=False
 ) -> dict[str, Any]:
     """Clusters of the whole data set; a method that is told their number finds it as ``n_clusters``.
 
@@ -160,7 +160,6 @@ FIG2 = Experiment(
     },
     metrics=CLUSTERS,
     cell=partial(clustering_cell, keep=True),
-    paper={},
     num_seeds=(5, 1),
     notes=(
         "The half-rings that the paper cites, standardised. DPMMGM and k-means are told that there are two, and the",
@@ -178,9 +177,8 @@ COSTS = (0.01, 0.1, 0.3, 0.45, 0.6, 1.0)
 ELLS = (0.1, 1.0, 1.4, 1.8, 2.4, 3.0)
 
 
-def strength_cell(setting: str, method: Method | None, seed: int, options: Options) -> dict[str, Any]:
+def strength_cell(setting: str, method: Method, seed: int, options: Options) -> dict[str, Any]:
     """The clusters of S1 at a margin, on average over the draws."""
-    assert method is not None
     X, y = clustering_data("S1", options)
     name, value = setting.split("=")
     margin = {"cost": 0.3, "ell": 1.0, {"c": "cost", "ell": "ell"}[name]: float(value)}
@@ -199,7 +197,6 @@ FIG3 = Experiment(
     methods={"DPMMGM": posterior("dpmmgm", num_tuning=200)},
     metrics={"clusters": Metric("clusters", 1), "nmi": Metric("NMI", 2), "seconds": SECONDS},
     cell=strength_cell,
-    paper={},
     num_seeds=(3, 1),
     notes=(
         "A random 1,000 rows, standardised; sqrt(v) = 0.1. Where it is not the one that varies, c is 0.3 and ell is 1.",

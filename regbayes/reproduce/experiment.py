@@ -130,8 +130,8 @@ class Experiment:
     settings: tuple[str, ...]
     methods: Mapping[str, Method | None]
     metrics: Mapping[str, Metric]
-    cell: Callable[[str, Method | None, int, Options], dict[str, Any]]
-    paper: Mapping[tuple[str, str], Mapping[str, tuple[float, float | None]]]
+    cell: Callable[[str, Any, int, Options], dict[str, Any]]
+    paper: Mapping[tuple[str, str], Mapping[str, tuple[float, float | None]]] = field(default_factory=dict)
     num_seeds: tuple[int, int] = (20, 2)
     notes: tuple[str, ...] = ()
     compare: tuple[tuple[str, str], ...] = ()

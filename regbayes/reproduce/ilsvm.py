@@ -54,9 +54,8 @@ def choose(method: Method, seed: int, options: Options, folds: list, score: Call
 PICTURES = {"Segment (for TRECVID2003)": ("segment", 1078), "Satimage (for Flickr)": ("satimage", 3411)}
 
 
-def pictures_cell(setting: str, method: Method | None, seed: int, options: Options) -> dict[str, Any]:
+def pictures_cell(setting: str, method: Method, seed: int, options: Options) -> dict[str, Any]:
     """As many random rows as the paper has, half of them to learn from."""
-    assert method is not None
     name, size = PICTURES[setting]
     data = datasets.load(name, options.data_home)
     rows = np.random.default_rng(seed).permutation(len(data.X))[: FAST_NUM_DATA if options.fast else size]
@@ -82,7 +81,6 @@ TABLE1 = Experiment(
     },
     metrics={"accuracy": ACCURACY, "f1": F1, "seconds": SECONDS},
     cell=pictures_cell,
-    paper={},
     num_seeds=(5, 1),
     notes=(
         "TRECVID2003 and the Flickr animals are not public any more. The paper's accuracies there are 55.3 and 50.0 %",
@@ -150,9 +148,8 @@ def labels_accuracy(model: Any, X: np.ndarray, Y: np.ndarray, new: np.ndarray, t
         return float(np.mean(model.fit(X, Y, X_unlabelled=new).predict(new) == truth))
 
 
-def labels_cell(setting: str, method: Method | None, seed: int, options: Options) -> dict[str, Any]:
+def labels_cell(setting: str, method: Method, seed: int, options: Options) -> dict[str, Any]:
     """A random start, and random folds of the training part, on the official parts."""
-    assert method is not None
     X, Y, new, truth = labels_data(setting, options)
     split = KFold(options.num_folds, shuffle=True, random_state=seed).split(X)
     folds = [(X[fit], Y[fit], X[rest], Y[rest]) for fit, rest in split]
@@ -263,9 +260,8 @@ def explained(model: Any, X: np.ndarray, y: np.ndarray, task: np.ndarray, fit: n
     return 100 * r2_score(y[rest], mean + sd * model.predict(scaler.transform(X[rest]), task[rest]))
 
 
-def school_cell(setting: str, method: Method | None, seed: int, options: Options) -> dict[str, Any]:
+def school_cell(setting: str, method: Method, seed: int, options: Options) -> dict[str, Any]:
     """A split, with folds of its training part."""
-    assert method is not None
     X, y, task, splits = school_data(options)
     fit = splits[seed]
     train = np.flatnonzero(fit)
@@ -303,7 +299,6 @@ FIG7 = Experiment(
     },
     metrics={"explained": Metric("explained (%)", 2), "features": Metric("features", 1), "seconds": SECONDS},
     cell=school_cell,
-    paper={},
     num_seeds=(10, 1),
     notes=(
         "A seed is a split of Argyriou, Evgeniou and Pontil's, 75% of each school to learn from. Explained variance is",
@@ -325,9 +320,8 @@ ALPHAS, COSTS, SHARES = (0.1, 0.3, 1.0, 3.0, 10.0), (0.1, 0.3, 1.0, 3.0, 10.0), 
 NAMES = {"alpha": "concentration", "C": "C"}
 
 
-def sensitivity_cell(setting: str, method: Method | None, seed: int, options: Options) -> dict[str, Any]:
+def sensitivity_cell(setting: str, method: Method, seed: int, options: Options) -> dict[str, Any]:
     """One hyper-parameter at a value, the others as they are mostly chosen for Table 2 and figure 7."""
-    assert method is not None
     data, (name, value) = setting.split(": ")[0], setting.split(": ")[1].split("=")
     start = time.perf_counter()
     if data == "Yeast":
@@ -356,7 +350,6 @@ FIG8 = Experiment(
         "seconds": SECONDS,
     },
     cell=sensitivity_cell,
-    paper={},
     num_seeds=(5, 1),
     notes=(
         "Figure 8 gives no numbers to set beside ours. A seed is a random start on Yeast, a split on School. The",
@@ -367,9 +360,8 @@ FIG8 = Experiment(
 )
 
 
-def training_size_cell(setting: str, method: Method | None, seed: int, options: Options) -> dict[str, Any]:
+def training_size_cell(setting: str, method: Method, seed: int, options: Options) -> dict[str, Any]:
     """The first rows of a split's training part, a share of each school's."""
-    assert method is not None
     X, y, task, splits = school_data(options)
     share, fit = float(setting.split("=")[1].rstrip("%")) / 100, np.zeros(len(y), bool)
     for m in np.unique(task):
@@ -388,7 +380,6 @@ FIG9 = Experiment(
     methods={"MT-iLSVM": Method(mt("epsilon-insensitive"))},
     metrics={"explained": Metric("explained (%)", 2), "seconds": SECONDS},
     cell=training_size_cell,
-    paper={},
     num_seeds=(10, 1),
     notes=(
         "Figure 9 gives no numbers to set beside ours. A seed is a split; of its training part the first rows of each",

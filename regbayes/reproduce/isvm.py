@@ -64,7 +64,7 @@ def choose(setting: str, method: Method, options: Options) -> dict[str, Any]:
     return CHOSEN[key]
 
 
-def cell(setting: str, method: Method | None, seed: int, options: Options) -> dict[str, Any]:
+def cell(setting: str, method: Method, seed: int, options: Options) -> dict[str, Any]:
     """A data set of the setting: the scores, and the support vectors of a component on average."""
     train, test = draw(setting, seed, options)
     if method is None:  # nothing to learn for who knows the truth
@@ -192,9 +192,8 @@ GRID = np.linspace(-6, 6, 81), np.linspace(-3.5, 3.5, 49)
 NUM_NEW = 2000
 
 
-def figure1_cell(setting: str, method: Method | None, seed: int, options: Options) -> dict[str, Any]:
+def figure1_cell(setting: str, method: Method, seed: int, options: Options) -> dict[str, Any]:
     """Scores on new data, support vectors, and the labels of a grid of points, row by row."""
-    assert method is not None
     X, y, _ = datasets.make_isvm_figure1(seed=2 * seed)
     X_new, y_new, _ = datasets.make_isvm_figure1(NUM_NEW, seed=2 * seed + 1)
     model = method.estimator(seed, options.fast).fit(X, y)
@@ -238,7 +237,6 @@ FIG1 = Experiment(
         "total": Metric("in all", 1),
     },
     cell=figure1_cell,
-    paper={},
     num_seeds=(10, 2),
     notes=(
         "A seed draws 200 data to learn from and 2,000 others. The paper's figure is an illustration without numbers:",
@@ -252,9 +250,8 @@ FIG1 = Experiment(
 NUM_PICTURES = 2054  # to learn from, as many as in the paper
 
 
-def pictures_cell(setting: str, method: Method | None, seed: int, options: Options) -> dict[str, Any]:
+def pictures_cell(setting: str, method: Method, seed: int, options: Options) -> dict[str, Any]:
     """Random rows of the official training part, and the official test part."""
-    assert method is not None
     data = datasets.load("satimage", options.data_home)
     train, test = np.flatnonzero(data.train), np.flatnonzero(~data.train)
     size = 400 if options.fast else NUM_PICTURES
@@ -277,7 +274,6 @@ TABLE3 = Experiment(
     },
     metrics={"accuracy": ACCURACY, "f1": F1, "seconds": SECONDS},
     cell=pictures_cell,
-    paper={},
     num_seeds=(5, 1),
     notes=(
         "The Flickr animals are not public any more, so the paper's numbers (MNL 49.8, RBF-SVM 56.0, KMeans+SVM 54.1,",

@@ -85,7 +85,7 @@ FAST_NUM_DATA = {"Setting I": 500, "Setting II": 2000}
 NUM_SEARCH = 2000  # rows that choose hyper-parameters
 
 
-def synthetic_cell(setting: str, method: Method | None, seed: int, options: Options) -> dict[str, Any]:
+def synthetic_cell(setting: str, method: Method, seed: int, options: Options) -> dict[str, Any]:
     """A draw of the data, a random 80% of it to learn from."""
     size = {"num_data": FAST_NUM_DATA[setting]} if options.fast else {}
     X, y, truth = MAKERS[setting](seed=seed, **size)
@@ -141,9 +141,8 @@ TABLE1 = Experiment(
 SIZES = (100, 300, 1000, 3000, 10_000)
 
 
-def clusters_cell(setting: str, method: Method | None, seed: int, options: Options) -> dict[str, Any]:
+def clusters_cell(setting: str, method: Method, seed: int, options: Options) -> dict[str, Any]:
     """The clusters found in the first rows of a sample of a Dirichlet process mixture, and those that are there."""
-    assert method is not None
     n0 = int(setting.removeprefix("n0=").replace(",", ""))
     X, y, truth = datasets.make_m2dpm_dp(max(SIZES), seed=seed)
     times = []
@@ -189,9 +188,8 @@ TABLE2 = Experiment(
 # ----- Table 3: protein folds
 
 
-def protein_cell(setting: str, method: Method | None, seed: int, options: Options) -> dict[str, Any]:
+def protein_cell(setting: str, method: Method, seed: int, options: Options) -> dict[str, Any]:
     """The official training and test part."""
-    assert method is not None
     data = datasets.load("protein-fold", options.data_home)
     if "train" not in data:
         raise ValueError(f"{data.path} must tell the official training part (`train`); get another copy of the file")
@@ -283,9 +281,8 @@ PROTOCOLS = ("by recording", "by speaker")
 PAPER_S = "M2DPM, paper's choice"
 
 
-def parkinsons_cell(setting: str, method: Method | None, seed: int, options: Options) -> dict[str, Any]:
+def parkinsons_cell(setting: str, method: Method, seed: int, options: Options) -> dict[str, Any]:
     """Five folds of the recordings, or of the speakers; means over the folds."""
-    assert method is not None
     data = datasets.load("parkinsons", options.data_home)
     groups = None
     if setting == "by speaker":
@@ -349,9 +346,8 @@ GROUPS = ("Group I", "Group II", "Group III", "Group IV", "Group V")
 AGES, STAGES = (65.9, 67.0, 65.3, 77.0, 65.4), (1.74, 1.71, 1.30, 2.3, 1.50)
 
 
-def groups_cell(setting: str, method: Method | None, seed: int, options: Options) -> dict[str, Any]:
+def groups_cell(setting: str, method: Method, seed: int, options: Options) -> dict[str, Any]:
     """One of the clusters of all recordings, the largest first."""
-    assert method is not None
     data = datasets.load("parkinsons", options.data_home)
     model = method.estimator(seed, options.fast).fit(data.X, data.y)
     labels = (model[-1] if isinstance(model, Pipeline) else model).labels_

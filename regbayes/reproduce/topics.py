@@ -215,12 +215,11 @@ def split_documents(name: str, num_landmarks: int, seed: int, options: Options) 
     return Split(X, y, known, X_test, y_test)
 
 
-def documents_cell(setting: str, method: Method | None, seed: int, options: Options, **params: Any) -> dict[str, Any]:
+def documents_cell(setting: str, method: Method, seed: int, options: Options, **params: Any) -> dict[str, Any]:
     """Accuracy on a fifth of the documents, after seeing the others and the labels of a few in each class.
 
     :param params: of the estimator.
     """
-    assert method is not None
     name, num_landmarks = setting.split(", L=")
     split = split_documents(name, int(num_landmarks), seed, options)
     model = method.estimator(seed, options.fast).set_params(**params)
@@ -320,7 +319,7 @@ NUM_TOPICS = (10, 20, 30, 50, 70, 100)
 NUM_LANDMARKS = 20
 
 
-def topics_cell(setting: str, method: Method | None, seed: int, options: Options) -> dict[str, Any]:
+def topics_cell(setting: str, method: Method, seed: int, options: Options) -> dict[str, Any]:
     """As Table 2 with another number of topics."""
     name, num = setting.split(": topics=")
     return documents_cell(f"{name}, L={NUM_LANDMARKS}", method, seed, options, num_topics=int(num))
@@ -333,7 +332,6 @@ FIG4 = Experiment(
     methods={"MMCTM": METHODS["MMCTM"]},
     metrics=ACCURACIES,
     cell=topics_cell,
-    paper={},
     num_seeds=(5, 1),
     notes=(
         "20 landmarks in each class; the paper does not tell how many it has here, and gives a picture only.",
@@ -348,9 +346,8 @@ FIG4 = Experiment(
 NUM_SHOWN = 1500
 
 
-def embedding_cell(setting: str, method: Method | None, seed: int, options: Options) -> dict[str, Any]:
+def embedding_cell(setting: str, method: Method, seed: int, options: Options) -> dict[str, Any]:
     """Topic proportions of some documents embedded by t-SNE, with their classes."""
-    assert method is not None
     split = split_documents(setting, NUM_LANDMARKS, seed, options)
     model = method.estimator(seed, options.fast).fit(split.X, split.known)
     shown = np.random.default_rng(seed).permutation(len(split.y))[:NUM_SHOWN]
@@ -374,7 +371,6 @@ FIG5 = Experiment(
         "own": Metric("of the model's clusters", 3),
     },
     cell=embedding_cell,
-    paper={},
     num_seeds=(1, 1),
     notes=(
         "1,500 documents at random, 20 landmarks in each class. The paper shows pictures, where MMCTM has the larger",
@@ -391,9 +387,8 @@ FIG5 = Experiment(
 NUM_SWEEPS = 60
 
 
-def sweeps_cell(setting: str, method: Method | None, seed: int, options: Options) -> dict[str, Any]:
+def sweeps_cell(setting: str, method: Method, seed: int, options: Options) -> dict[str, Any]:
     """The accuracy of every draw of the labels, from the end of the start without a margin on."""
-    assert method is not None
     name, num_landmarks = setting.split(", L=")
     split = split_documents(name, int(num_landmarks), seed, options)
     model = method.estimator(seed, options.fast).set_params(num_warmup=0, num_samples=NUM_SWEEPS)
@@ -429,7 +424,6 @@ FIG9 = Experiment(
         "last": Metric("after 60", 1),
     },
     cell=sweeps_cell,
-    paper={},
     num_seeds=(5, 1),
     notes=(
         "Of the unlabelled documents of the fit, by single draws. The paper's pictures converge within 30 sweeps.",

@@ -97,6 +97,20 @@ def test_what_a_function_is_made_around_tells_it_from_others():
     assert likeness(made(True)) != likeness(made(1))
 
 
+def test_what_a_cell_of_a_notebook_reads_from_others_tells_it_from_itself():
+    notebook = {"__name__": "__main__"}
+    exec("def helper(x):\n    return x\n\ndef program(x):\n    return [helper(scale * x) for _ in range(2)]", notebook)
+    notebook["scale"] = 1.0
+    before = likeness(notebook["program"])
+    assert likeness(notebook["program"]) == before
+    notebook["scale"] = 2.0
+    assert likeness(notebook["program"]) != before
+    notebook["scale"] = 1.0
+    assert likeness(notebook["program"]) == before
+    exec("def helper(x):\n    return -x", notebook)
+    assert likeness(notebook["program"]) != before
+
+
 def test_labels_are_looked_at_in_every_data_set():
     (X, y), kwargs = regbayes.zoo["svm"].example()
     run("svm", "slice")
