@@ -83,7 +83,7 @@ class Copy:
         finally:
             shutil.copy2(ROOT / fault.file, path)
 
-    def test(self, *arguments: str) -> tuple[int | None, list[str]]:
+    def test(self, *arguments: str, timeout: float = TIMEOUT) -> tuple[int | None, list[str]]:
         """pytest's exit code, None if it hangs, and the lines that name tests that failed."""
         command = [sys.executable, "-P", *PYTEST, *arguments]
         process = subprocess.Popen(
@@ -96,7 +96,7 @@ class Copy:
             start_new_session=True,
         )
         try:
-            output, _ = process.communicate(timeout=TIMEOUT)
+            output, _ = process.communicate(timeout=timeout)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
@@ -142,7 +142,8 @@ def needless(copy: Copy, tests: list[str], jobs: int) -> list[str]:
     """Those of the tests that fail in the tree as it is."""
     if not tests:
         return []
-    code, lines = copy.test("--maxfail=1000", "-n", str(jobs if jobs > 1 else 0), *tests)
+    workers = str(jobs if jobs > 1 else 0)
+    code, lines = copy.test("--maxfail=1000", "-n", workers, *tests, timeout=TIMEOUT * len(tests))
     return lines if code else []
 
 
