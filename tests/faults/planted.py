@@ -329,9 +329,9 @@ ENGINE = [
     ),
     Fault(
         "inference/engine/loop.py",
-        "drawn = (self.done - self.num_warmup) // self.thinning",
-        "drawn = self.done // self.thinning",
-        "draws are written behind a gap of the warm-up's length",
+        'self.store.write(drawn, {"log_joint"',
+        'self.store.write(0, {"log_joint"',
+        "log joints of every chunk are written over the first's",
         (LOOP,),
     ),
     Fault(
