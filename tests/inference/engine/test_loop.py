@@ -106,6 +106,7 @@ def test_what_a_function_is_made_around_tells_it_from_others():
     assert likeness(made(1.0)) != likeness(made(2.0))
     assert likeness(made(np.arange(3))) == likeness(made(np.arange(3)))
     assert likeness(made(np.arange(3))) != likeness(made(np.arange(4)))
+    assert likeness(made(np.arange(3))) != likeness(made(np.arange(1, 4)))
     assert likeness(made([1])) != likeness(made([1]))  # a list may change
     assert likeness(made(True)) != likeness(made(1))
 
