@@ -10,13 +10,14 @@ TYPED := $(VENV)/typed/regbayes
 WORKERS := --numprocesses 2 --dist worksteal
 SUBPACKAGES := datasets diagnostics inference models
 
-.PHONY: help demo test test-slow lint format bench bench-page notebooks gallery pages clean
+.PHONY: help demo test test-slow faults lint format bench bench-page notebooks gallery pages clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo       install into $(VENV), draw a posterior, print its convergence, write plots to demo/"
 	@echo "make test       the test suite (minutes)"
 	@echo "make test-slow  the long statistical checks too"
+	@echo "make faults     plant faults one at a time; which test sees each? (half an hour)"
 	@echo "make lint       ruff and mypy"
 	@echo "make format     let ruff mend what it can"
 	@echo "make bench      race the kernels against their peers, into bench/"
@@ -41,6 +42,9 @@ test: $(READY)
 
 test-slow: $(READY)
 	$(BIN)/python -m pytest $(WORKERS) -m 'slow or not slow'
+
+faults: $(READY)
+	$(BIN)/python tests/faults/plant.py
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -10,6 +10,7 @@ from matplotlib.collections import PathCollection
 
 from regbayes import datasets
 from regbayes.diagnostics import plot_decision, plot_posterior, plot_trace, summary
+from regbayes.diagnostics.arviz import assemble
 from regbayes.diagnostics.summary import COLUMNS, scalars
 
 NUM_CHAINS, NUM_DRAWS = 4, 250
@@ -79,6 +80,12 @@ def test_summary_has_no_nan_without_a_note(draws, note):
         table = summary(from_dict({"posterior": {"x": draws}}))
     assert table.loc["x", "note"] == note
     assert table.loc["x"].isna().any()
+
+
+def test_the_potential_energy_of_a_run_is_its_log_joint_with_the_other_sign(normal):
+    fields = {"potential_energy": normal[..., 0]}
+    found = assemble(None, {"eta": normal}, fields, ((), {}), overflow=False, attrs={})
+    np.testing.assert_array_equal(found["sample_stats"]["lp"], -normal[..., 0])
 
 
 def test_scalars_names_what_it_has(dt):

@@ -38,6 +38,12 @@ def test_scores_of_draws_that_differ():
     assert wide["hinge loss of the mean discriminant"] == pytest.approx((2 + 2 + 3.5) / 3)
 
 
+def test_the_last_of_a_weight_more_than_inputs_is_the_intercept():
+    X, y = np.array([[1.0, 0.0], [-1.0, 0.0], [0.5, 0.0]]), np.array([1, 0, 1])
+    scores = predictive(svm_tree([[[1.0, 0.0, 0.25]] * 4]), X, y).scores["estimate"]
+    assert scores["hinge loss of the mean discriminant"] == pytest.approx((0.25 + 0.25) / 3)
+
+
 def test_errors_are_those_of_repeated_runs():
     """The standard deviation of each score over 200 runs is what a run says of it."""
     rng = np.random.default_rng(0)
@@ -175,6 +181,15 @@ def test_loo_is_the_exact_leave_one_out():
         found = loo(tree("dpgmm", {"z": draws}, ((X,), kwargs)), pointwise=True)
         np.testing.assert_allclose(np.asarray(found.elpd_i), exact, atol=0.02)
         assert np.max(np.asarray(found.pareto_k)) < 0.7
+
+
+def test_log_likelihoods_stay_with_their_draws():
+    sites, arguments = prior_sites("dpgmm", shape=(2, 3))
+    whole = log_likelihood(tree("dpgmm", sites, arguments))["datum"].to_numpy()
+    for chain in range(2):
+        one = {site: values[chain : chain + 1] for site, values in sites.items()}
+        found = log_likelihood(tree("dpgmm", one, arguments))["datum"].to_numpy()
+        np.testing.assert_allclose(found[0], whole[chain], rtol=1e-4)
 
 
 def test_loo_explains_where_there_is_none():

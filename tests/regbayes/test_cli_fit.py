@@ -45,6 +45,7 @@ def test_fit_then_plot(csv, tmp_path, capsys, recwarn):
     dt = open_tree(out)
     assert dict(dt["posterior"]["eta"].sizes) == {"chain": 2, "draw": 6, "weight": 2}
     assert (dt.attrs["argument_cost"], dt.attrs["seed"], dt.attrs["kernel"]) == (0.5, 7, "svm slice")
+    assert dt.attrs["num_warmup"] == 3
     assert json.loads(dt.attrs["class_names"]) == ["no", "yes"]
     assert json.loads(dt.attrs["input_names"]) == ["width", "height"]
     assert not out.with_name("fit.nc.partial").exists()
@@ -78,6 +79,11 @@ def test_an_interrupted_run_goes_on(csv, tmp_path, capsys, monkeypatch):
     assert "go on with --resume, or remove it" in capsys.readouterr().err
     assert fit(*arguments, "--out", stopped, "--seed", 1, "--resume") == 2
     assert "had another seed; give the same" in capsys.readouterr().err
+    rows = csv.read_text()
+    csv.write_text(rows.replace("yes", "maybe").replace("no", "yes").replace("maybe", "no"))
+    assert fit(*arguments, "--out", stopped, "--resume") == 2
+    assert "had another data; give the same" in capsys.readouterr().err
+    csv.write_text(rows)
     assert fit(*arguments, "--out", stopped, "--resume") == 0
     whole, parts = open_tree(tmp_path / "whole.nc"), open_tree(stopped)
     np.testing.assert_array_equal(whole["posterior"]["eta"], parts["posterior"]["eta"])

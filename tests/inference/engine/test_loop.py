@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import regbayes
-from regbayes.inference import draw_chains
+from regbayes.inference import draw_chains, load_state, save_state
 from regbayes.inference.engine import compiled, loop
 from regbayes.inference.engine.compiled import likeness
 
@@ -61,6 +61,20 @@ def test_an_interrupted_run_goes_on_bit_for_bit(name, kernel, tmp_path, monkeypa
     assert_equal(whole, run(name, kernel, folder=tmp_path / "run", resume=True))
 
 
+def test_thinned_draws_are_every_other_of_all():
+    every, thinned = run("svm", "slice", num_samples=16, thinning=1), run("svm", "slice")
+    np.testing.assert_array_equal(thinned.sites["eta"], every.sites["eta"][:, 1::2])
+    np.testing.assert_array_equal(thinned.log_joint, every.log_joint[:, 1::2])
+
+
+def test_a_state_is_written_over_an_older_one(tmp_path):
+    states = [run("svm", "slice", seed=seed).state for seed in range(2)]
+    for state in states:
+        save_state(state, tmp_path / "chain.npz")
+        np.testing.assert_array_equal(load_state(tmp_path / "chain.npz").z["eta"], state.z["eta"])
+    assert [path.name for path in tmp_path.iterdir()] == ["chain.npz"]
+
+
 @pytest.mark.parametrize(("name", "kernel"), EVERY)
 def test_two_data_sets_of_equal_shape_compile_once(name, kernel):
     entry = regbayes.zoo[name]
@@ -93,6 +107,7 @@ def test_what_a_function_is_made_around_tells_it_from_others():
     assert likeness(made(1.0)) != likeness(made(2.0))
     assert likeness(made(np.arange(3))) == likeness(made(np.arange(3)))
     assert likeness(made(np.arange(3))) != likeness(made(np.arange(4)))
+    assert likeness(made(np.arange(3))) != likeness(made(np.arange(1, 4)))
     assert likeness(made([1])) != likeness(made([1]))  # a list may change
     assert likeness(made(True)) != likeness(made(1))
 
@@ -127,6 +142,8 @@ def test_a_folder_is_not_mistaken_for_another(tmp_path, monkeypatch):
         run("svm", "slice", folder=tmp_path / "run")
     with pytest.raises(ValueError, match="had another seed; give the same"):
         run("svm", "slice", folder=tmp_path / "run", resume=True, seed=1)
+    with pytest.raises(ValueError, match="had another thinning; give the same"):
+        run("svm", "slice", folder=tmp_path / "run", resume=True, thinning=1)
     assert json.loads((tmp_path / "run" / "progress.json").read_text())["done"] == 3 + 2 * 2
 
 

@@ -22,7 +22,8 @@ from regbayes.inference.moves import split_merge
 from regbayes.inference.moves.gaussian_clusters import log_student_of_others, weighted_statistics
 from regbayes.inference.moves.scatter_lines import Line
 from regbayes.models import GaussianClusters, NormalWishart, NormalWishartLaw, TruncatedPoisson, dpgmm
-from regbayes.models.laws.normal_wishart import log_student
+from regbayes.models.laws import normal_wishart
+from regbayes.models.laws.normal_wishart import cluster_statistics, log_student
 
 KERNELS = {"collapsed": dpgmm_collapsed, "slice": dpgmm_slice}
 PRIORS = {
@@ -81,6 +82,17 @@ def test_the_program_draws_what_its_density_says():
     expected = np.array([1.0, 0.0, 2.0])[:, None]  # E Lambda = S/(nu - d - 1) = I, and r = 1
     errors = products.std(1) / 20_000**0.5
     assert (np.abs(products.mean(1) - expected) < MAX_Z * errors).all()
+
+
+def test_statistics_are_summed_in_blocks(monkeypatch):
+    """The last block reaches back; its rows count once."""
+    X, labels = data(7, 2), np.array([0, 2, 0, 0, 2, 2, 0])
+    monkeypatch.setattr(normal_wishart, "STATISTICS_ENTRIES", 9)  # three rows
+    found = cluster_statistics(jnp.asarray(X), jnp.asarray(labels), 3)
+    for k in (0, 2):
+        for value, expected in zip(found, statistics(X[labels == k]), strict=True):
+            np.testing.assert_allclose(value[k], expected, rtol=1e-4)
+    assert not any(value[1].any() for value in found)
 
 
 def test_truncated_poisson():

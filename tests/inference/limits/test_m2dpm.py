@@ -345,17 +345,24 @@ def test_host_and_devices_agree_on_a_pass(likelihood, num_classes, monkeypatch):
     eta = rng.normal(size=(4, sweeps.num_scores(num_classes), 4))
     active = np.array([True, False, True, True])
     former = np.asarray(rng.choice([0, 2, 3], 90), np.int32)
-    passes = []
+    passes, hyper = [], sweeps.PassSettings(0.7, 0.3, 1.2, 0.9)
     for tiny in (sweeps.TINY, 0):
         monkeypatch.setattr(sweeps, "TINY", tiny)
         data = sweeps.layout(X, y, weight, norm, likelihood, num_classes)
         slots = np.zeros(data.shape, np.int32)
         slots[0, :90] = former
-        passes.append(sweeps.sweep(data, slots, mu, active, eta, sweeps.PassSettings(0.7, 0.3, 1.2, 0.9)))
+        passes.append(sweeps.sweep(data, slots, mu, active, eta, hyper))
     host, devices = passes
     assert np.array_equal(np.ravel(host.z), np.ravel(devices.z)[:90])
     for name in ("weight", "total", "spread", "before", "loss", "saving", "index", "dearest"):
         assert np.ravel(getattr(host, name)) == pytest.approx(np.ravel(getattr(devices, name)), rel=1e-9, abs=1e-9)
+    # The largest saving is that of the creations: what a datum pays, less a cluster of its own.
+    problem = descent.ClusterProblem(likelihood, num_classes, True, hyper, 1.0)
+    losses = descent.losses(eta, np.column_stack([X - data.origin, np.ones(90)]), y, problem)
+    paid = 0.7 * divergences.divergence(likelihood, X, mu) + 2 * 0.3 * losses
+    _, alone, share = descent.one_point(np.column_stack([X, np.ones(90)]), y, weight, problem)
+    saving = weight * np.min(paid[:, active], axis=1) - 2 * 0.3 * weight * alone - share
+    assert host.saving == pytest.approx(np.max(saving), rel=1e-9)
 
 
 @pytest.mark.parametrize(
