@@ -1,6 +1,7 @@
 """Posterior draws as ArviZ wants them: an ``xarray.DataTree`` with named dims, coords and attributes."""
 
 import dataclasses
+import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -18,6 +19,8 @@ from numpyro.handlers import substitute, trace
 from numpyro.infer import MCMC
 
 from .. import __version__
+from ..inference.engine.compiled import over_rows
+from ..inference.engine.target import outline
 from ..models.factors import MARGIN
 from .structure import card_of, dims_of, origin
 
@@ -96,7 +99,7 @@ def assemble(
         size = " or ".join(name for name in settings if name.startswith("max_")) or "the buffer's size"
         raise ValueError(f"a chain's buffer was full, so its draws are truncated; raise {size} and run again")
     first = {site: draws[0, 0] for site, draws in posterior.items()}
-    sites = {} if model is None else _sites_at(model, first, arguments)
+    sites = {} if model is None else outline(model, *arguments, first)
     if (loss := _training_loss(model, sites, posterior, arguments)) is not None:
         stats["training_loss"] = loss
     groups = {"posterior": posterior, "sample_stats": stats, "constant_data": data}
@@ -157,12 +160,6 @@ def _attribute(value: Any) -> float | int | str:
     return int(number) if isinstance(number, bool) else number
 
 
-def _sites_at(model: Callable, draw: Mapping[str, Any], arguments: tuple[tuple, dict]) -> dict[str, dict[str, Any]]:
-    """The program's trace at a draw."""
-    args, kwargs = arguments
-    return trace(substitute(seeded(model, jax.random.key(0)), data=draw)).get_trace(*args, **kwargs)
-
-
 def _training_loss(
     model: Any, sites: Mapping[str, Any], posterior: Mapping[str, np.ndarray], arguments: tuple[tuple, dict]
 ) -> Any:
@@ -173,14 +170,19 @@ def _training_loss(
     if not margins or any(site not in posterior for site in latent):
         return None
 
-    def loss(draw: Mapping[str, jax.Array]) -> jax.Array:
-        found = _sites_at(model, draw, arguments)
-        factors = [(found[name]["fn"].log_prob(found[name]["value"]), found[name]["infer"][MARGIN]) for name in margins]
-        return sum((jnp.mean(-log_factor / (2 * margin["cost"])) for log_factor, margin in factors), jnp.zeros(()))
-
     draws = {site: posterior[site].reshape(-1, *posterior[site].shape[2:]) for site in latent}
-    losses = jax.jit(lambda draws: jax.lax.map(loss, draws))(draws)
+    args, kwargs = arguments
+    losses = over_rows(functools.partial(_loss, model, tuple(margins)), draws, *args, **kwargs)
     return np.asarray(losses).reshape(posterior[latent[0]].shape[:2])
+
+
+def _loss(
+    model: Callable, margins: tuple[str, ...], draw: Mapping[str, jax.Array], *args: Any, **kwargs: Any
+) -> jax.Array:
+    """The mean loss of a datum at a draw."""
+    found = trace(substitute(seeded(model, jax.random.key(0)), data=draw)).get_trace(*args, **kwargs)
+    factors = [(found[name]["fn"].log_prob(found[name]["value"]), found[name]["infer"][MARGIN]) for name in margins]
+    return sum((jnp.mean(-log_factor / (2 * margin["cost"])) for log_factor, margin in factors), jnp.zeros(()))
 
 
 def _parts(name: str, value: Any) -> dict[str, Any]:

@@ -1,14 +1,14 @@
 """Is a kernel right? The identity every move must satisfy, evaluated against the program itself."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import jax
 import numpy as np
-from jax import lax, random
+from jax import random
 
+from ..inference.engine.compiled import over_rows
 from ..inference.engine.kernel import MoveKernel
 from ..inference.engine.move import Move
 from ..inference.engine.target import Sites
@@ -108,25 +108,28 @@ def conformance(
         raise ValueError(f"kernel must be a MoveKernel, found {type(kernel).__name__}: only moves can be checked")
     with jax.enable_x64(True):
         args, kwargs = jax.tree.map(_double, (args, kwargs))
-        target = kernel.target(args, kwargs)
-        moves = kernel.check(target)
-
-        def both_sides(move: Move, keyed: tuple[jax.Array, Sites]) -> tuple[jax.Array, jax.Array] | None:
-            key, z = keyed
-            return move.discrepancies(key, z, target, move.setup(z, target))
-
+        moves = kernel.check(kernel.target(args, kwargs))
+        args, kwargs = kernel.arguments(args, kwargs)
         keys = jax.vmap(random.split)(random.split(random.key(seed), num_states))
-        states = _mapped(lambda key: kernel.owned(kernel.draw(target, key)), keys[:, 0])
-        rows = tuple(_row(move, _mapped(partial(both_sides, move), (keys[:, 1], states))) for move in moves)
-    report = Report(kernel.name, rows)
+        states = over_rows(partial(_state, kernel), keys[:, 0], *args, **kwargs)
+        sides = [over_rows(partial(_both_sides, kernel, move), (keys[:, 1], states), *args, **kwargs) for move in moves]
+    report = Report(kernel.name, tuple(map(_row, moves, sides)))
     if verbose:
         print(report)
     return report
 
 
-def _mapped(function: Callable, rows: Any) -> Any:
-    """The function of each row, compiled."""
-    return jax.jit(partial(lax.map, function))(rows)
+def _state(kernel: MoveKernel, key: jax.Array, *args: Any, **kwargs: Any) -> Sites:
+    """From the prior."""
+    return kernel.owned(kernel.draw(kernel.target(args, kwargs), key))
+
+
+def _both_sides(
+    kernel: MoveKernel, move: Move, keyed: tuple[jax.Array, Sites], *args: Any, **kwargs: Any
+) -> tuple[jax.Array, jax.Array] | None:
+    """Of the identity that makes the move right, at a state."""
+    (key, z), target = keyed, kernel.target(args, kwargs)
+    return move.discrepancies(key, z, target, move.setup(z, target))
 
 
 def _row(move: Move, sides: tuple[jax.Array, jax.Array] | None) -> Row:

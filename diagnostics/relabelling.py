@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from scipy.optimize import linear_sum_assignment
 from scipy.sparse import csr_array
 
+from ..inference.engine.compiled import over_rows
 from .partitions import point_estimate
 from .structure import flat_draws, label_site
 
@@ -147,7 +148,7 @@ def _compare(check: Callable, before: xr.Dataset, after: xr.Dataset, dim: str) -
     """Whether the log density of the draws is what it was."""
 
     def log_densities(posterior: xr.Dataset) -> np.ndarray:
-        return np.asarray(jax.jit(lambda draws: jax.lax.map(check, draws))(flat_draws(posterior)))
+        return np.asarray(over_rows(check, flat_draws(posterior)))
 
     old, new = log_densities(before), log_densities(after)
     allowed = ROUNDING * np.finfo(old.dtype).eps * np.maximum(1, np.abs(old))

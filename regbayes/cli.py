@@ -203,11 +203,9 @@ def _page(program: Callable) -> str:
 
 def _sites(entry: Any) -> list[tuple[str, ...]]:
     """Name, kind, distribution and shape of each site that the example traces."""
-    from jax import random
-    from numpyro.handlers import seed, trace
+    from .inference.engine.target import outline
 
-    args, kwargs = entry.example()
-    sites = trace(seed(entry.program, random.key(0))).get_trace(*args, **kwargs)
+    sites = outline(entry.program, *entry.example())
     return [_site(site) for site in sites.values() if site["type"] in ("sample", "deterministic")]
 
 

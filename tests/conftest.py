@@ -10,8 +10,14 @@ FLAGS = (
     # Its threads, of no use to tiny shapes, can wait for each other for ever in nested vmaps of linear algebra.
     "--xla_cpu_multi_thread_eigen=false",
 )
-# The backend's optimisations, and its newer way to emit loops, cost short tests more time than they save them.
-QUICK_TO_COMPILE = ("--xla_backend_optimization_level=0", "--xla_cpu_use_fusion_emitters=false")
+# The backend's optimisations, its newer way to emit loops, passes over loops that are repeated until nothing changes,
+# and code generated in many parts cost short tests more time than they save them.
+QUICK_TO_COMPILE = (
+    "--xla_backend_optimization_level=0",
+    "--xla_cpu_use_fusion_emitters=false",
+    "--xla_cpu_parallel_codegen_split_count=1",
+    "--xla_disable_hlo_passes=while-loop-invariant-code-motion,while-loop-constant-sinking,simplify-while-loops",
+)
 
 
 def pytest_configure(config):

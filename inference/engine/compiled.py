@@ -17,6 +17,7 @@ from typing import Any, cast
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jax._src.core import trace_state_clean
 
 from ...models.laws.arguments import NeedsValues, is_concrete
@@ -59,6 +60,49 @@ def make_room() -> None:
     _kept.clear()
     jax.clear_caches()
     gc.collect()
+
+
+def by_level(run: Callable[["Arguments"], Any], arguments: tuple[tuple, dict[str, Any]], too_early: set) -> Any:
+    """``run`` of arguments apart, as many of them traced as it can do with.
+
+    :param too_early: where those arguments and levels are kept at which it looked at values.
+    """
+    for level in range(3):
+        apart = Arguments(arguments, level)
+        if level < 2 and (apart, level) in too_early:
+            continue
+        try:
+            return run(apart)
+        except NEEDS_VALUES:
+            if level == 2:
+                raise
+            too_early.add((apart, level))
+    raise AssertionError
+
+
+class _OverRows:
+    """A function of rows and arguments, compiled for all that are like it."""
+
+    def __init__(self, function: Callable) -> None:
+        self.function = function
+        self.too_early: set[tuple[Arguments, int]] = set()
+        self.run = jax.jit(self._run, static_argnums=0)
+
+    def _run(self, arguments: "Arguments", leaves: list, rows: Any) -> Any:
+        args, kwargs = arguments.with_leaves(leaves)
+        return lax.map(lambda row: self.function(row, *args, **kwargs), rows)
+
+
+def over_rows(function: Callable, rows: Any, *args: Any, **kwargs: Any) -> Any:
+    """``function(row, *args, **kwargs)`` of each row, one after the other; compiled once for what is alike.
+
+    :param function: it should not be made around data: what it is made around is part of the key.
+
+    >>> over_rows(lambda row, scale: scale * row, jnp.arange(3.0), 2.0)
+    Array([0., 2., 4.], dtype=float32)
+    """
+    code = shared(("over rows", likeness(function)), lambda: _OverRows(function))
+    return by_level(lambda apart: code.run(apart, apart.leaves, rows), (args, kwargs), code.too_early)
 
 
 class _Same:

@@ -18,7 +18,7 @@ from numpyro.infer.mcmc import MCMCKernel
 from numpyro.util import identity, is_prng_key
 
 from ...models.laws.arguments import counting, is_concrete
-from .compiled import NEEDS_VALUES, Arguments, likeness, make_room, shared
+from .compiled import Arguments, by_level, likeness, make_room, shared
 from .move import Move
 from .target import Sites, Target
 
@@ -214,17 +214,7 @@ class MoveKernel(MCMCKernel):
         code = shared(self._key, lambda: Compiled(self._detached()))
         if step == "init":
             make_room()
-        for level in range(3):
-            apart = Arguments(arguments, level)
-            if level < 2 and (apart, level) in code.too_early:
-                continue
-            try:
-                return getattr(code, step)(apart, apart.leaves, *values)
-            except NEEDS_VALUES:
-                if level == 2:
-                    raise
-                code.too_early.add((apart, level))
-        raise AssertionError
+        return by_level(lambda apart: getattr(code, step)(apart, apart.leaves, *values), arguments, code.too_early)
 
     def _detached(self) -> "MoveKernel":
         """A copy that nobody changes any more."""

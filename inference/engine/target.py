@@ -13,6 +13,19 @@ from numpyro.infer.util import log_density
 Sites = dict[str, jax.Array]
 
 
+def outline(
+    program: Callable, args: tuple, kwargs: Mapping[str, Any], given: Mapping[str, Any] | None = None
+) -> dict[str, dict[str, Any]]:
+    """The program's sites with shapes in place of values: traced, not run, so nothing is compiled."""
+    found: dict[str, dict[str, Any]] = {}
+
+    def run() -> None:
+        found.update(trace(substitute(seed(program, jax.random.key(0)), data=given or {})).get_trace(*args, **kwargs))
+
+    jax.eval_shape(run)
+    return found
+
+
 class Target:
     """A program together with its arguments: what a move may ask of them.
 

@@ -12,6 +12,7 @@ from jax.typing import ArrayLike
 from ...models import dpgmm
 from ...models.laws.arguments import check_features
 from ...models.laws.normal_wishart import cluster_statistics, log_student, normal_wishart, split_components
+from ..engine.compiled import over_rows
 from ..engine.kernel import MoveKernel
 from ..engine.move import Move
 from ..engine.predictions import PREDICT_BLOCK, check_draws, with_defaults
@@ -144,28 +145,27 @@ def _checked(draws: Sites, X: ArrayLike, settings: dict[str, Any]) -> tuple[Site
 
 def dpgmm_log_likelihood(draws: Sites, arguments: dict) -> jax.Array:
     """(S, n) ``log p(x_i | x_-i, z_-i)``: its label summed out, the components integrated out given all others."""
-    X = check_features(arguments["X"])
-    n, M = len(X), arguments["max_clusters"]
+    return over_rows(_log_likelihood, draws, arguments)
 
-    def one(sites: Sites) -> jax.Array:
-        given = {**arguments, **sites}
-        values: list = [given.get(name) for name in ("prior_mean", "prior_count", "degrees_of_freedom", "scatter")]
-        prior, alpha = normal_wishart(X, *values), given["concentration"]
-        size, mean, scatter = cluster_statistics(X, sites["z"], M)
-        posterior = prior.given(size, mean, scatter)
 
-        def datum(x: jax.Array, k: jax.Array) -> jax.Array:
-            # Its own cluster without it.
-            left = size[k] - 1
-            shift = x - mean[k]
-            rest_mean = jnp.where(left > 0, mean[k] - shift / jnp.maximum(left, 1), prior.mean)
-            rest = scatter[k] - size[k] / jnp.maximum(left, 1) * jnp.outer(shift, shift)
-            own = prior.given(left, rest_mean, jnp.where(left > 0, rest, 0.0))
-            logs = log_student(posterior, x[None])[:, 0].at[k].set(log_student(own, x[None])[0])
-            sizes = size.at[k].set(left)
-            old = jax.nn.logsumexp(jnp.where(sizes > 0, jnp.log(sizes) + logs, -jnp.inf))
-            return jnp.logaddexp(old, jnp.log(alpha) + log_student(prior, x[None])[0]) - jnp.log(n - 1 + alpha)
+def _log_likelihood(sites: Sites, arguments: dict) -> jax.Array:
+    """(n,) of a draw."""
+    X, given = check_features(arguments["X"]), {**arguments, **sites}
+    values: list = [given.get(name) for name in ("prior_mean", "prior_count", "degrees_of_freedom", "scatter")]
+    prior, alpha = normal_wishart(X, *values), given["concentration"]
+    size, mean, scatter = cluster_statistics(X, sites["z"], arguments["max_clusters"])
+    posterior = prior.given(size, mean, scatter)
 
-        return jax.vmap(datum)(X, sites["z"])
+    def datum(x: jax.Array, k: jax.Array) -> jax.Array:
+        # Its own cluster without it.
+        left = size[k] - 1
+        shift = x - mean[k]
+        rest_mean = jnp.where(left > 0, mean[k] - shift / jnp.maximum(left, 1), prior.mean)
+        rest = scatter[k] - size[k] / jnp.maximum(left, 1) * jnp.outer(shift, shift)
+        own = prior.given(left, rest_mean, jnp.where(left > 0, rest, 0.0))
+        logs = log_student(posterior, x[None])[:, 0].at[k].set(log_student(own, x[None])[0])
+        sizes = size.at[k].set(left)
+        old = jax.nn.logsumexp(jnp.where(sizes > 0, jnp.log(sizes) + logs, -jnp.inf))
+        return jnp.logaddexp(old, jnp.log(alpha) + log_student(prior, x[None])[0]) - jnp.log(len(X) - 1 + alpha)
 
-    return jax.jit(lambda draws: lax.map(one, draws))(draws)
+    return jax.vmap(datum)(X, sites["z"])

@@ -18,6 +18,7 @@ from numpyro.distributions import Distribution
 
 from ...models.dpmnl import dpmnl, prior_of_inputs
 from ...models.laws.arguments import check_features, check_labels
+from ..engine.compiled import over_rows
 from ..engine.kernel import MoveKernel
 from ..engine.move import CommonShift, Conditional
 from ..engine.predictions import PREDICT_BLOCK, Prediction, check_draws, new_inputs, with_defaults
@@ -290,19 +291,19 @@ def _predict(
 
 def dpmnl_log_likelihood(draws: Sites, arguments: dict) -> jax.Array:
     """(S, n) ``log p(x_i, y_i | z_-i, ...)``: its label summed out, with the components of the draw."""
+    return over_rows(_log_likelihood, draws, arguments)
+
+
+def _log_likelihood(sites: Sites, arguments: dict) -> jax.Array:
+    """(n,) of a draw."""
     X, y = check_features(arguments["X"]), jnp.asarray(arguments["y"])
     A = check_features(arguments["X"], intercept=bool(arguments["intercept"]))
-    n, M = len(X), arguments["max_clusters"]
-
-    def one(sites: Sites) -> jax.Array:
-        alpha = {**arguments, **sites}["concentration"]
-        own = jax.nn.one_hot(sites["z"], M, dtype=X.dtype)
-        sizes = jnp.sum(own, axis=0) - own  # (n, M), each datum left out
-        # An empty slot has parameters from the prior and an equal share of what a new cluster has.
-        shares = jnp.where(sizes > 0, sizes, alpha / jnp.sum(sizes == 0, axis=1, keepdims=True))
-        log_p = jax.nn.log_softmax(jnp.einsum("kld,nd->nkl", sites["beta"], A), axis=-1)
-        log_labels = jnp.take_along_axis(log_p, y[:, None, None], axis=2)[..., 0]
-        logs = log_normal(sites["mu"], sites["sigma2"], X).T + log_labels
-        return jax.nn.logsumexp(jnp.log(shares) + logs, axis=1) - jnp.log(n - 1 + alpha)
-
-    return jax.jit(lambda draws: lax.map(one, draws))(draws)
+    n, M, alpha = len(X), arguments["max_clusters"], {**arguments, **sites}["concentration"]
+    own = jax.nn.one_hot(sites["z"], M, dtype=X.dtype)
+    sizes = jnp.sum(own, axis=0) - own  # (n, M), each datum left out
+    # An empty slot has parameters from the prior and an equal share of what a new cluster has.
+    shares = jnp.where(sizes > 0, sizes, alpha / jnp.sum(sizes == 0, axis=1, keepdims=True))
+    log_p = jax.nn.log_softmax(jnp.einsum("kld,nd->nkl", sites["beta"], A), axis=-1)
+    log_labels = jnp.take_along_axis(log_p, y[:, None, None], axis=2)[..., 0]
+    logs = log_normal(sites["mu"], sites["sigma2"], X).T + log_labels
+    return jax.nn.logsumexp(jnp.log(shares) + logs, axis=1) - jnp.log(n - 1 + alpha)

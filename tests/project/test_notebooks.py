@@ -21,6 +21,7 @@ def complaints(cells):
     return ["".join(output["text"]) for output in outputs if output.get("name") == "stderr"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_runs(path, tmp_path):
     """With fewer draws, but every cell."""

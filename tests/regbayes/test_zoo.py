@@ -1,7 +1,6 @@
 """One table runs the whole zoo: every program, kernel and limit keeps the same contract."""
 
 import ast
-import functools
 import inspect
 import pathlib
 import re
@@ -20,18 +19,22 @@ from numpyro.infer.util import log_density
 import regbayes
 from regbayes.diagnostics import conformance, summary, to_datatree
 from regbayes.inference import load_state, save_state
+from regbayes.inference.engine import compiled, loop
+from regbayes.inference.engine.compiled import likeness
+from regbayes.inference.engine.target import outline
 from regbayes.zoo import Card
 
 NAMES = regbayes.zoo.names()
 KERNELS = [(name, kernel) for name in NAMES for kernel in regbayes.zoo[name].kernels]
 
 
-def run(name, kernel, *, num_samples=20, num_chains=1, num_warmup=5, mcmc=None, key=0, **settings):
+CHAINS = {"num_samples": 20, "num_warmup": 0, "chain_method": "vectorized", "progress_bar": False}
+
+
+def run(name, kernel, *, num_chains=2, mcmc=None, key=0, **settings):
     entry = regbayes.zoo[name]
     args, kwargs = entry.example()
-    if mcmc is None:
-        settings = {"progress_bar": False, "num_warmup": num_warmup, **settings}
-        mcmc = MCMC(entry.kernels[kernel](), num_samples=num_samples, num_chains=num_chains, **settings)
+    mcmc = mcmc or MCMC(entry.kernels[kernel](), num_chains=num_chains, **{**CHAINS, **settings})
     key = random.key(key) if isinstance(key, int) else key
     mcmc.run(key, *args, extra_fields=("log_joint",), **kwargs)
     return mcmc
@@ -41,6 +44,23 @@ def hyper_parameter(name):
     """One that the example leaves at its default."""
     parameters = inspect.signature(regbayes.zoo[name].program).parameters
     return next(hyper for hyper in ("prior_scale", "prior_count", "alpha", "feature_scale") if hyper in parameters)
+
+
+def example(name, seed=0, **hyper):
+    """Arguments that all tests of a kernel compile for, hyper-parameters among them."""
+    args, kwargs = regbayes.zoo[name].example(seed=seed)
+    default = inspect.signature(regbayes.zoo[name].program).parameters[hyper_parameter(name)].default
+    return args, {**kwargs, hyper_parameter(name): hyper.get(hyper_parameter(name), default)}
+
+
+def started(sampler, args, kwargs):
+    """Two chains."""
+    return sampler.init(random.split(random.key(0), 2), 0, None, args, kwargs)
+
+
+def swept(sampler, state, args, kwargs, num=1):
+    """After so many sweeps, by the code of the loop that draws."""
+    return sampler.compiled("draws", sampler.arguments(args, kwargs), loop.MOST_DRAWS, state, num, 1)[0]
 
 
 def test_the_catalogue_is_a_mapping():
@@ -60,7 +80,7 @@ def test_card_is_complete(name):
     assert entry.paper
     assert inspect.getdoc(entry.program)
     args, kwargs = entry.example(seed=1)
-    assert trace(seed(entry.program, 0)).get_trace(*args, **kwargs)
+    assert outline(entry.program, args, kwargs)
     again, _ = entry.example(seed=1)
     other, _ = entry.example(seed=2)
     assert all(np.array_equal(a, b) for a, b in zip(args, again, strict=True))
@@ -97,8 +117,7 @@ def test_a_model_has_its_own_limit_and_learner(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_axes_are_named_at_the_site(name):
-    args, kwargs = regbayes.zoo[name].example()
-    sites = trace(seed(regbayes.zoo[name].program, 0)).get_trace(*args, **kwargs)
+    sites = outline(regbayes.zoo[name].program, *regbayes.zoo[name].example())
     for site in (s for s in sites.values() if s["type"] == "sample" and not s["is_observed"]):
         assert len(site["infer"].get("event_dims", ())) == site["value"].ndim
         assert ("labels" in site["infer"]) == (site["value"].dtype.kind == "i" and site["value"].ndim == 1)
@@ -109,8 +128,12 @@ def test_settings_suit_the_scale_of_data(name):
     """The program takes them, and they grow with the data as their letters in the program do."""
     card = regbayes.zoo[name]
     args, kwargs = card.example()
-    sites = trace(seed(card.program, 0)).get_trace(*args, **{**kwargs, **card.settings(*args)})
-    assert all(np.isfinite(site["fn"].log_prob(site["value"])).all() for site in sites.values() if "fn" in site)
+
+    def log_probs():
+        sites = trace(seed(card.program, 0)).get_trace(*args, **{**kwargs, **card.settings(*args)})
+        return [site["fn"].log_prob(site["value"]) for site in sites.values() if "fn" in site]
+
+    assert all(np.isfinite(values).all() for values in jax.jit(log_probs)())
     scales = {key: value for key, value in card.settings(*args).items() if key != "prior_mean"}
     wide = card.settings(*(10 * np.asarray(a) if np.asarray(a).dtype.kind == "f" else a for a in args))
     powers = {"scatter": 2, "variance": 2, "variance_scale": 2, "noise_scale": 1, "feature_scale": 1, "epsilon": 1}
@@ -206,56 +229,64 @@ def test_every_move_conforms_to_the_program(name, kernel):
 @pytest.mark.parametrize(("name", "kernel"), KERNELS)
 def test_kernel_keeps_the_contract(name, kernel):
     entry = regbayes.zoo[name]
-    args, kwargs = entry.example()
-    options = {"num_classes": 3} if "num_classes" in inspect.signature(entry.program).parameters else {}
-    calls = []
-
-    @functools.wraps(entry.program)
-    def counted(*args, **kwargs):
-        calls.append(None)
-        return entry.program(*args, **kwargs)
-
-    assert entry.kernels[kernel]().model is entry.program
-    sampler = entry.kernels[kernel](functools.partial(counted, **options))
+    sampler = entry.kernels[kernel]()
+    assert sampler.model is entry.program
     assert isinstance(sampler, MCMCKernel)
-    state = sampler.init(random.key(0), 0, None, args, kwargs)
+    state = started(sampler, *example(name))
     assert {"z", "rng_key", "log_joint", "num_active", "overflow"} <= set(state._fields)
-    latent = {k for k, s in trace(seed(entry.program, 0)).get_trace(*args, **kwargs).items() if not s["is_observed"]}
+    latent = {k for k, s in outline(entry.program, *entry.example()).items() if not s["is_observed"]}
     assert set(state.z) == latent  # augmentation variables do not outlive a move
 
-    sweep, hyper = jax.jit(sampler.sample), hyper_parameter(name)
-    state = sweep(state, args, {**kwargs, hyper: 1.0})
-    count = len(calls)
+    state = swept(sampler, state, *example(name))
+    code = compiled._kept[likeness(sampler)]
+    sizes = code.init._cache_size(), code.draws._cache_size()
     for i in range(3):
-        other, _ = entry.example(seed=i)
-        settings = {**kwargs, hyper: 0.5 + i}
-        state = sweep(state, other, settings)
-    assert len(calls) == count > 0  # compiled once for data of equal shapes, whatever the hyper-parameters
+        arguments = example(name, seed=i, **{hyper_parameter(name): 0.5 + i})
+        sampler = entry.kernels[kernel]()
+        state = swept(sampler, started(sampler, *arguments), *arguments)
+    # Compiled once for data of equal shapes, whatever the hyper-parameters.
+    assert (code.init._cache_size(), code.draws._cache_size()) == sizes
 
-    def expected(state):
-        return pytest.approx(float(sampler.target(other, settings).log_joint(state.z)), rel=1e-5)
+    one = jax.tree.map(lambda leaf: leaf[0], state)
+    exact = float(jax.jit(lambda z: sampler.target(*arguments).log_joint(z))(one.z))
+    assert float(one.log_joint) == pytest.approx(exact, rel=1e-5)
+    refreshed = jax.jit(lambda one: sampler.refresh(one, *arguments))(one._replace(log_joint=jnp.zeros(())))
+    assert float(refreshed.log_joint) == pytest.approx(exact, rel=1e-5)
+    again = swept(sampler, jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), refreshed), *arguments)
+    assert np.isfinite(again.log_joint).all()
+    assert f"{float(one.log_joint):.2f}" in sampler.get_diagnostics_str(one)
 
-    state = sampler.refresh(state._replace(log_joint=jnp.zeros(())), other, settings)
-    assert state.log_joint == expected(state)
-    state = sweep(state, other, settings)
-    assert state.log_joint == expected(state)
-    assert f"{float(state.log_joint):.2f}" in sampler.get_diagnostics_str(state)
+
+@pytest.mark.parametrize(("name", "kernel"), KERNELS)
+def test_a_state_goes_on_from_a_file_bit_for_bit(name, kernel, tmp_path):
+    arguments = example(name)
+    first, second = (regbayes.zoo[name].kernels[kernel]() for _ in range(2))  # a new kernel, as after a restart
+    state = swept(first, started(first, *arguments), *arguments, num=3)
+    save_state(state, tmp_path / "chain.npz")
+    started(second, *arguments)
+    found = load_state(tmp_path / "chain.npz")
+    assert jax.tree.structure(found) == jax.tree.structure(state)
+    ends = [swept(sampler, at, *arguments, num=4) for sampler, at in ((first, state), (second, found))]
+    assert np.any(ends[0].log_joint != state.log_joint)
+    for one, other in zip(*map(jax.tree.leaves, ends), strict=True):
+        if jnp.issubdtype(one.dtype, jax.dtypes.prng_key):
+            one, other = random.key_data(one), random.key_data(other)
+        np.testing.assert_array_equal(one, other)
 
 
-CHAINS = {"num_samples": 20, "num_warmup": 0, "chain_method": "vectorized"}  # of one shape, so that they compile once
-# A single chain differs in its keys alone, so a few kernels show it for all.
-RESUMED = [(*both, 2) for both in KERNELS] + [("svm", "slice", 1), ("isvm", "slice", 1), ("medlda", "collapsed", 1)]
+BY_MCMC = [("svm", "slice", 1), ("isvm", "slice", 1), ("medlda", "collapsed", 2)]
+RESUMED = [pytest.param(*both, 2, marks=pytest.mark.slow) for both in KERNELS] + BY_MCMC
 
 
 @pytest.mark.parametrize(("name", "kernel", "num_chains"), RESUMED)
 def test_a_chain_resumed_from_a_file_is_the_same_bit_for_bit(name, kernel, num_chains, tmp_path):
-    whole = run(name, kernel, num_chains=num_chains, **CHAINS).get_samples(group_by_chain=True)
+    whole = run(name, kernel, num_chains=num_chains).get_samples(group_by_chain=True)
     half = {**CHAINS, "num_samples": 10, "num_chains": num_chains}
     first = run(name, kernel, **half)
     save_state(first.last_state, tmp_path / "chain.npz")
     state = load_state(tmp_path / "chain.npz")
     assert jax.tree.structure(state) == jax.tree.structure(first.last_state)
-    second = MCMC(regbayes.zoo[name].kernels[kernel](), progress_bar=False, **half)  # a new kernel, as after a restart
+    second = MCMC(regbayes.zoo[name].kernels[kernel](), **half)  # a new kernel, as after a restart
     second.post_warmup_state = state
     run(name, kernel, mcmc=second, key=state.rng_key)
     for site, draws in whole.items():
@@ -266,7 +297,20 @@ def test_a_chain_resumed_from_a_file_is_the_same_bit_for_bit(name, kernel, num_c
 @pytest.mark.parametrize("name", NAMES)
 def test_conversion_to_arviz(name, tmp_path):
     kernel = list(regbayes.zoo[name].kernels)[-1]
-    dt = to_datatree(run(name, kernel, num_chains=2, **CHAINS), seed=0)
+    args, kwargs = example(name)
+    dt = regbayes.fit(name, *args, num_warmup=0, num_samples=20, num_chains=2, progress=False, **kwargs)
+    check_tree(name, kernel, dt)
+    check_axes(name, dt)
+    check_file(dt, tmp_path / "fit.nc")
+
+
+@pytest.mark.parametrize("name", ["svm", "isvm", "medlda"])
+def test_conversion_of_mcmc_to_arviz(name):
+    kernel = list(regbayes.zoo[name].kernels)[-1]
+    check_tree(name, kernel, to_datatree(run(name, kernel), seed=0))
+
+
+def check_tree(name, kernel, dt):
     assert dt["sample_stats"]["lp"].shape == (2, 20)
     parameters = inspect.signature(regbayes.zoo[name].program).parameters
     assert dt.attrs[f"argument_{hyper_parameter(name)}"] == parameters[hyper_parameter(name)].default
@@ -276,8 +320,6 @@ def test_conversion_to_arviz(name, tmp_path):
     assert dt.attrs["model"] == name
     assert dt.attrs["program"] == regbayes.zoo[name].program.__name__
     assert kernel in dt.attrs["kernel"]
-    check_axes(name, dt)
-    check_file(dt, tmp_path / "fit.nc")
 
 
 def check_axes(name, dt):
