@@ -143,9 +143,7 @@ def likeness(value: Any, _above: tuple[int, ...] = ()) -> Hashable:
         used = {name: value.__globals__[name] for name in names}
         rest = {**(value.__kwdefaults__ or {}), **used}
         return "function", _Same(value.__code__), *inside, *defaults, *_items(rest, inner)
-    if isinstance(value, np.ndarray | np.generic) and value.dtype != object:
-        return "array", value.shape, str(value.dtype), digest(np.asarray(value))
-    if isinstance(value, jax.Array) and is_concrete(value) and not jnp.issubdtype(value.dtype, jax.dtypes.extended):
+    if _is_array(value):
         return "array", value.shape, str(value.dtype), digest(np.asarray(value))
     if isinstance(value, tuple | list):
         return type(value), *map(inner, value)
@@ -157,6 +155,13 @@ def likeness(value: Any, _above: tuple[int, ...] = ()) -> Hashable:
     if hasattr(value, "likeness"):
         return type(value), inner(value.likeness())
     return _hashable(value) if type(value).__eq__ is not object.__eq__ else _Same(value)
+
+
+def _is_array(value: Any) -> bool:
+    """Whether it has numbers to look at: no tracer, no key."""
+    if isinstance(value, jax.Array):
+        return is_concrete(value) and not jnp.issubdtype(value.dtype, jax.dtypes.extended)
+    return isinstance(value, np.ndarray | np.generic) and value.dtype != object
 
 
 def _names(code: CodeType) -> set[str]:

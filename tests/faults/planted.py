@@ -336,7 +336,7 @@ ENGINE = [
     ),
     Fault(
         "inference/engine/compiled.py",
-        'return "array", value.shape, str(value.dtype), digest(value)',
+        'return "array", value.shape, str(value.dtype), digest(np.asarray(value))',
         'return "array", value.shape, str(value.dtype)',
         "kernels around arrays of other values share code",
         (f"{LOOP}::test_what_a_function_is_made_around_tells_it_from_others",),
@@ -1164,8 +1164,8 @@ FRONT = [
     ),
     Fault(
         "regbayes/commands/fit.py",
-        'lengths = {"num_warmup": num_warmup,',
-        'lengths = {"num_warmup": num_samples,',
+        'lengths: dict[str, Any] = {"num_warmup": num_warmup,',
+        'lengths: dict[str, Any] = {"num_warmup": num_samples,',
         "as many sweeps of warm-up as draws",
         ("regbayes/test_cli_fit.py",),
     ),
