@@ -235,30 +235,22 @@ def test_margin_features():
 # ----- The edges
 
 
-@functools.cache
-def degenerate_sampler():
-    """A kernel, and its sweep, compiled once for all data of a shape."""
-    sampler = dpmmgm_collapsed(functools.partial(dpmmgm, max_clusters=16))
-    return sampler, jax.jit(lambda state, X, settings: sampler.sample(state, (X,), settings))
-
-
 @pytest.mark.parametrize(
     ("X", "settings"),
     [
         (np.ones((6, 2)), {}),
         (np.array([[1.0, 0.0], [1.0, 1e3]] * 3), {"cost": 10.0}),
         (np.zeros((6, 2)), {"prior_scale": 10.0}),
-        (data(3, 6), {"prior_scale": 10.0}),
-        (data(1, 2), {}),
+        (data(1, 6), {"prior_scale": 10.0}),
     ],
-    ids=["duplicates", "constant column, far apart", "zeros", "fewer data than dimensions", "one datum"],
+    ids=["duplicates", "constant column, far apart", "zeros", "one datum, fewer than dimensions"],
 )
 def test_degenerate_data(X, settings):
-    sampler, step = degenerate_sampler()
+    sampler = dpmmgm_collapsed(functools.partial(dpmmgm, max_clusters=8))
     settings = {"cost": 0.1, "prior_scale": 0.1, **settings}
     state = sampler.init(random.key(0), 0, None, (X,), settings)
     for _ in range(20):
-        state = step(state, X, settings)
+        state = sampler.sample(state, (X,), settings)
     assert np.isfinite(state.log_joint)
     assert np.isfinite(state.z["eta"]).all()
     assert 1 <= int(state.num_active) <= len(X)
