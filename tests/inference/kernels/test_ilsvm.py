@@ -84,8 +84,16 @@ def run(kernel, args, **settings):
     return mcmc.get_samples(group_by_chain=True)
 
 
-def enumerated(X, y, most, alpha):
+CASES = {
+    "three data": (data(3, 2) / 2, np.array([0, 1, 1]), 7, 0.8),
+    "five data": (data(5, 2) / 2, np.array([0, 1, 1, 0, 1]), 4, 0.1),
+}
+
+
+@functools.cache
+def enumerated(case):
     """Two classes: only the difference of their scores matters, normal with covariance ``2 nu^2 (ZZ' + 11')``."""
+    X, y, most, alpha = CASES[case]
     sets, cost, nu = feature_sets(len(X), most), SETTINGS["cost"], SETTINGS["prior_scale"]
 
     def log_factor(u):
@@ -96,21 +104,22 @@ def enumerated(X, y, most, alpha):
     return sets, log_prior(sets, alpha) + log_rows(sets, X, 0.7, 1.2) + margin
 
 
-def assert_enumerated(make, X, y, most, alpha):
+def assert_enumerated(make, case):
+    X, y, _, alpha = CASES[case]
     kernel = make(functools.partial(ilsvm, max_features=18 if make is ilsvm_slice else 12, num_classes=2))
     draws = run(kernel, (X, y), **{**SETTINGS, "concentration": alpha})
-    assert np.abs(set_scores(draws["Z"], *enumerated(X, y, most, alpha))).max() < MAX_Z
+    assert np.abs(set_scores(draws["Z"], *enumerated(case))).max() < MAX_Z
 
 
 @pytest.mark.parametrize("make", KERNELS.values(), ids=KERNELS)
 def test_features_by_enumeration(make):
-    assert_enumerated(make, data(3, 2) / 2, np.array([0, 1, 1]), 7, 0.8)
+    assert_enumerated(make, "three data")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("make", KERNELS.values(), ids=KERNELS)
 def test_features_of_five_data_by_enumeration(make):
-    assert_enumerated(make, data(5, 2) / 2, np.array([0, 1, 1, 0, 1]), 4, 0.1)
+    assert_enumerated(make, "five data")
 
 
 def assert_tasks_enumerated(make, loss, X, most, alpha):
