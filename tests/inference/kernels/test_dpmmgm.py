@@ -12,7 +12,7 @@ import numpyro.distributions as dist
 import pytest
 from gaussian_mixtures import agree, far_apart_data, half_rings, log_evidence
 from jax import random
-from numpyro.handlers import condition, seed, trace
+from numpyro.handlers import condition
 from numpyro.infer import MCMC, NUTS
 from oracle import MAX_Z, assert_agree, z_scores
 from partitions import canonical, growth_strings
@@ -20,6 +20,7 @@ from scipy.special import gammaln, logsumexp
 
 from regbayes.diagnostics import conformance
 from regbayes.inference import MoveKernel, dpmmgm_collapsed
+from regbayes.inference.engine.target import outline
 from regbayes.models import TruncatedPoisson, dpmmgm
 
 
@@ -214,7 +215,7 @@ def test_the_margin_is_over_occupied_clusters():
 
 def test_margin_features():
     X = data(8, 3)
-    shape = lambda **options: trace(seed(dpmmgm, 0)).get_trace(X, **options)["eta"]["value"].shape  # noqa: E731
+    shape = lambda **options: outline(dpmmgm, (X,), options)["eta"]["value"].shape  # noqa: E731
     assert shape() == (64, 3)
     assert shape(margin_features=2, intercept=True) == (64, 3)
     assert shape(margin_features=lambda X: X[:, :1] ** 2) == (64, 1)

@@ -12,6 +12,7 @@ import numpy as np
 import numpyro.distributions as dist
 import pytest
 from arviz_stats import rhat
+from draws import sites_and_logs
 from jax import random
 from numpyro.handlers import seed, trace
 from numpyro.infer import MCMC
@@ -23,6 +24,7 @@ from sklearn.exceptions import ConvergenceWarning
 from regbayes.datasets import make_m2dpm_setting1, make_m2dpm_setting2
 from regbayes.diagnostics import conformance
 from regbayes.inference import M2DPM, MoveKernel, SplitMerge, isvm_collapsed, isvm_predict, isvm_slice
+from regbayes.inference.engine.target import outline
 from regbayes.inference.kernels.isvm import mixture
 from regbayes.models import isvm
 
@@ -338,7 +340,7 @@ def test_program_is_the_generative_page():
     with jax.enable_x64(True):
         kernel = isvm_slice(functools.partial(isvm, max_clusters=5))
         settings = {"concentration": alpha, "variance": v, "prior_count": k, "cost": c, "ell": ell, "prior_scale": nu}
-        found = float(kernel.target((X, y), settings).log_joint({"z": z, "mu": mu, "eta": eta}))
+        found = float(jax.jit(kernel.target((X, y), settings).log_joint)({"z": z, "mu": mu, "eta": eta}))
     normal = lambda x, v: np.sum(-(x**2) / (2 * v) - np.log(2 * np.pi * v) / 2)  # noqa: E731
     sizes = np.array([3, 1, 2])
     total = 3 * np.log(alpha) + gammaln(alpha) - gammaln(alpha + 6) + gammaln(sizes).sum() - np.log(5 * 4 * 3)
@@ -350,10 +352,10 @@ def test_program_is_the_generative_page():
 
 def test_without_labels_the_components_label_the_data():
     X, _ = inputs("gaussian", 6, 2, 2)
-    sites = trace(seed(functools.partial(isvm, num_classes=3), 0)).get_trace(X)
-    assert sites["f"]["value"].shape == (6, 3)
-    np.testing.assert_array_equal(sites["y"]["value"], np.argmax(sites["f"]["value"], axis=1))
-    assert trace(seed(isvm, 0)).get_trace(X)["f"]["value"].shape == (6,)
+    sites, _ = sites_and_logs(isvm, X, num_classes=3)
+    assert sites["f"].shape == (6, 3)
+    np.testing.assert_array_equal(sites["y"], np.argmax(sites["f"], axis=1))
+    assert outline(isvm, (X,), {})["f"]["value"].shape == (6,)
 
 
 def test_priors_that_do_not_fit_are_refused():
