@@ -15,8 +15,8 @@ SUBPACKAGES := datasets diagnostics inference models
 
 help:
 	@echo "make demo       install into $(VENV), draw a posterior, print its convergence, write plots to demo/"
-	@echo "make test       the test suite (minutes)"
-	@echo "make test-slow  the long statistical checks too"
+	@echo "make test       the test suite (minutes; half of them the second time)"
+	@echo "make test-slow  what it leaves out: long statistical checks, every kernel's resumption, the notebooks"
 	@echo "make faults     plant faults one at a time; which test sees each? (half an hour)"
 	@echo "make lint       ruff and mypy"
 	@echo "make format     let ruff mend what it can"
@@ -41,7 +41,7 @@ test: $(READY)
 	$(BIN)/python -m pytest $(WORKERS)
 
 test-slow: $(READY)
-	$(BIN)/python -m pytest $(WORKERS) -m 'slow or not slow'
+	$(BIN)/python -m pytest $(WORKERS) -m slow
 
 faults: $(READY)
 	$(BIN)/python tests/faults/plant.py

@@ -1,17 +1,21 @@
 """Is a kernel right? The identity every move must satisfy, evaluated against the program itself."""
 
+import inspect
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import random
+from numpyro.infer.gibbs import conditioned, latent_sample_sites, prototype_trace
 
 from ..inference.engine.compiled import over_rows
 from ..inference.engine.kernel import MoveKernel
 from ..inference.engine.move import Move
-from ..inference.engine.target import Sites
+from ..inference.engine.target import Sites, Target
 
 TOLERANCE = 1e-8
 
@@ -111,24 +115,27 @@ def conformance(
         moves = kernel.check(kernel.target(args, kwargs))
         args, kwargs = kernel.arguments(args, kwargs)
         keys = jax.vmap(random.split)(random.split(random.key(seed), num_states))
-        states = over_rows(partial(_state, kernel), keys[:, 0], *args, **kwargs)
-        sides = [over_rows(partial(_both_sides, kernel, move), (keys[:, 1], states), *args, **kwargs) for move in moves]
+        states = over_rows(partial(_state, kernel.model), keys[:, 0], *args, **kwargs)
+        names = kernel.owned(jax.tree.map(lambda leaf: leaf[0], states))
+        rows = keys[:, 1], {site: states[site] for site in names}
+        sides = [over_rows(partial(_both_sides, kernel.model, move), rows, *args, **kwargs) for move in moves]
     report = Report(kernel.name, tuple(map(_row, moves, sides)))
     if verbose:
         print(report)
     return report
 
 
-def _state(kernel: MoveKernel, key: jax.Array, *args: Any, **kwargs: Any) -> Sites:
+def _state(model: Callable, key: jax.Array, *args: Any, **kwargs: Any) -> Sites:
     """From the prior."""
-    return kernel.owned(kernel.draw(kernel.target(args, kwargs), key))
+    sites = prototype_trace(conditioned(model), key, args, kwargs)
+    return {site: jnp.asarray(sites[site]["value"]) for site in latent_sample_sites(sites)}
 
 
 def _both_sides(
-    kernel: MoveKernel, move: Move, keyed: tuple[jax.Array, Sites], *args: Any, **kwargs: Any
+    model: Callable, move: Move, keyed: tuple[jax.Array, Sites], *args: Any, **kwargs: Any
 ) -> tuple[jax.Array, jax.Array] | None:
     """Of the identity that makes the move right, at a state."""
-    (key, z), target = keyed, kernel.target(args, kwargs)
+    (key, z), target = keyed, Target(model, inspect.signature(model), args, kwargs)
     return move.discrepancies(key, z, target, move.setup(z, target))
 
 

@@ -290,7 +290,7 @@ class CommonShift(Move):
         return (law.log_prob(a) - law.log_prob(b))[None], actual[None]
 
 
-def difference(function: Callable[[Sites], jax.Array], a: Sites, b: Sites) -> jax.Array:
+def difference(function: Callable[[Any], jax.Array], a: Any, b: Any) -> jax.Array:
     """``function(a) - function(b)``, the function compiled once."""
     first, second = lax.map(function, jax.tree.map(lambda *pair: jnp.stack(pair), a, b))
     return first - second

@@ -20,7 +20,7 @@ from numpyro.infer.gibbs import GIBBS_SITES_KWARG
 from ...models import Corpus, FlooredDirichlet, KnownLabels, tokens_of
 from ...models.laws import cores as on_cores
 from ...models.laws.corpora import check_landmarks, floored
-from ..engine.move import Conditional, Move
+from ..engine.move import Conditional, Move, difference
 from ..engine.target import Sites, Target
 from ..host import token_sweeps
 from .given import given
@@ -182,7 +182,7 @@ class ClusterProportions(Move):
             return target.log_joint({site: z[site] for site in own}) + first + second
 
         own = list(z)
-        return claimed(sites) - claimed(other), actual(sites) - actual(other)
+        return claimed(sites) - claimed(other), difference(actual, sites, other)
 
 
 class RedrawDocuments(Move):

@@ -19,7 +19,7 @@ from numpyro.distributions import Distribution
 from ...models import IndianBuffetProcess, InformationNormal
 from ...models.laws.arguments import check_features
 from ...models.laws.buffet import harmonic
-from ..engine.move import Conditional, Move
+from ..engine.move import Conditional, Move, difference
 from ..engine.target import Sites, Target
 from .hyper import conjugate, there, value_of
 
@@ -340,7 +340,8 @@ class FeatureSweep(FeatureMove):
 
             def entry(k: jax.Array) -> tuple[jax.Array, jax.Array]:
                 claimed, off, on = entry_log_odds(program, row, point, own, k)
-                logs = [lax.map(lambda j, z=value.z: log_density(z, j), own.window) for value in (off, on)]
+                both = jnp.stack([off.z, on.z])
+                logs = lax.map(lambda z: lax.map(lambda j: log_density(z, j), own.window), both)
                 actual = jax.nn.logsumexp(logs[1]) - jax.nn.logsumexp(logs[0])
                 held = row.counts[k] > 0
                 return jnp.where(held, claimed, 0.0), jnp.where(held, actual, 0.0)
@@ -356,7 +357,7 @@ class FeatureSweep(FeatureMove):
         claimed, actual = (jnp.ravel(side) for side in lax.map(one_row, (rows, uniforms)))
         law = loadings(program, Z)
         W = law.sample(key_W)
-        weights = target.log_joint(z) - target.log_joint({**z, "W": W})
+        weights = difference(lambda W: target.log_joint({**z, "W": W}), z["W"], W)
         law_weights = law.log_prob(z["W"]) - law.log_prob(W)
         return jnp.append(claimed, law_weights), jnp.append(actual, weights)
 
@@ -420,7 +421,8 @@ class FeatureFlips(FeatureMove):
         def one(step: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
             pairs = flip_row(program, now, step[0]), flip_rows(program, now, step[0], step[1])
             claimed = jnp.stack([gain for _, gain in pairs])
-            actual = jnp.stack([log_density(new.Z) for new, _ in pairs]) - log_density(now.Z)
+            *moved, here = lax.map(log_density, jnp.stack([*(new.Z for new, _ in pairs), now.Z]))
+            actual = jnp.stack(moved) - here
             legal = claimed > -jnp.inf
             return jnp.where(legal, claimed, 0.0), jnp.where(legal, actual, 0.0)
 

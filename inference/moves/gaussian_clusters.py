@@ -21,7 +21,7 @@ from jax.scipy.special import gammaln
 from numpyro.distributions import Distribution
 
 from ...models.laws.normal_wishart import NormalWishart, cluster_statistics, inverse_root, log_normal, log_student
-from ..engine.move import Move
+from ..engine.move import Move, difference
 from ..engine.target import Sites, Target
 from .labels import Mixture, Part, SliceAssignment, counts_of, index, once
 
@@ -292,7 +292,7 @@ class CollapsedSweep(Move):
     def discrepancies(self, key, z, target, tuning):
         """One label, at several data, each after another was moved: so the updates are checked too."""
         clusters, scores, table, fresh, seated = self._start(z, target)
-        n, start = len(clusters.data), component_of(clusters.prior)
+        n, start, (site,) = len(clusters.data), component_of(clusters.prior), self.sites
 
         def sides(seated: Seats, key: jax.Array) -> tuple[Seats, tuple[jax.Array, jax.Array]]:
             key_datum, key_slot = random.split(key)
@@ -300,13 +300,10 @@ class CollapsedSweep(Move):
             logits, known = conditional(i, clusters, seated, scores, table, fresh)
             slot = random.categorical(key_slot, logits / 4)  # tempered: births and deaths are to be among them
             moved = reseat(i, slot, clusters, seated, scores, start, known)
-            actual = self._log_joint(seated, z, target) - self._log_joint(moved, z, target)
+            actual = difference(lambda labels: target.log_joint({**z, site: labels}), seated.labels, moved.labels)
             return moved, (logits[seated.labels[i]] - logits[slot], actual)
 
         return lax.scan(sides, seated, random.split(key, min(n, 8)))[1]
-
-    def _log_joint(self, seated: Seats, z: Sites, target: Target) -> jax.Array:
-        return target.log_joint({**z, self.sites[0]: seated.labels})
 
 
 def weighted_statistics(weights: jax.Array, X: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:

@@ -380,7 +380,8 @@ class SliceAssignment(Assignment):
         key_weights, key_order, key_slice, key_pick = random.split(key, 4)
         weights, rest = _weights(key_weights, key_order, counts, mixture.concentration)
 
-        def sides(i: jax.Array, j: jax.Array, v: jax.Array) -> tuple[jax.Array, jax.Array]:
+        def sides(step: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+            i, j, v = step
             k, other = labels[i], labels[j]
             u = v * jnp.minimum(weights[k], weights[other])  # a slice that leaves both
             logits = self._logits(mixture.log_density(z, _rows(mixture.data, i, 1)), weights, u)[:, 0]
@@ -393,12 +394,11 @@ class SliceAssignment(Assignment):
                 return log_joint + log_weights - jnp.log(weights[labels[i]])
 
             legal = counts[k] > 1  # or the slot would empty
-            difference = logits[k] - logits[other], log_density(labels) - log_density(moved)
-            return jnp.where(legal, difference[0], 0.0), jnp.where(legal, difference[1], 0.0)
+            claimed, actual = logits[k] - logits[other], difference(log_density, labels, moved)
+            return jnp.where(legal, claimed, 0.0), jnp.where(legal, actual, 0.0)
 
         pairs = random.randint(key_pick, (2, min(n, 8)), 0, n)
-        claimed, actual = zip(*map(sides, *pairs, random.uniform(key_slice, (min(n, 8),))), strict=True)
-        return jnp.stack(claimed), jnp.stack(actual)
+        return lax.map(sides, (*pairs, random.uniform(key_slice, (min(n, 8),))))
 
 
 def num_slots_of(z: Sites, mixture: Mixture) -> int:

@@ -9,7 +9,7 @@ import numpyro.distributions as dist
 from jax import lax, random
 from numpyro.distributions import Distribution
 
-from ..engine.move import Move
+from ..engine.move import Move, difference
 from ..engine.target import Sites, Target
 from .slices import MAX_SHRINKS
 
@@ -154,9 +154,8 @@ class RowSlices(Move):
         eye = jnp.eye(u.shape[1], dtype=u.dtype)
         white_reference = dist.MultivariateStudentT(kappa, jnp.zeros(u.shape[1], u.dtype), eye)
         sums = [jnp.sum(fit.mean) + jnp.sum(fit.scale_tril) for fit in (rows, self._rows(l, moved[0], target))]
-        log_joints = [target.log_joint(z) for z in moved]
         claimed = log_density(a) - log_density(b), jnp.sum(mixture), sums[0]
-        actual = log_joints[0] - log_joints[1], jnp.sum(white_reference.log_prob(u)), sums[1]
+        actual = difference(target.log_joint, *moved), jnp.sum(white_reference.log_prob(u)), sums[1]
         return jnp.stack(claimed), jnp.stack(actual)
 
 

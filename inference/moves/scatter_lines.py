@@ -23,7 +23,7 @@ from jax import lax, random
 from numpyro.distributions import Distribution
 
 from ...models.laws.normal_wishart import inverse_root, split_components
-from ..engine.move import Move
+from ..engine.move import Move, difference
 from ..engine.target import Sites, Target
 
 
@@ -156,7 +156,7 @@ class ScatterLines(Move):
             t = line.sample(key_draw)
             # The density of s, not of its log: that of S on the line.
             claimed = line.log_density(t) - t - line.log_density(jnp.zeros_like(t))
-            return claimed, log_density(S + (jnp.exp(t) - 1) / q * a[:, None] * a) - log_density(S)
+            return claimed, difference(log_density, S + (jnp.exp(t) - 1) / q * a[:, None] * a, S)
 
         return lax.map(sides, random.split(key_lines, 4))
 

@@ -9,7 +9,7 @@ from jax import lax, random
 from jax.flatten_util import ravel_pytree
 from numpyro.distributions import Distribution
 
-from ..engine.move import Move
+from ..engine.move import Move, difference
 
 COVERED_BY = "tests/inference/kernels/test_svm.py::test_kernels_agree_with_nuts"
 """An identity reaches the density that a slice move compares; that the step leaves it invariant is tested there."""
@@ -142,16 +142,16 @@ class EllipticalSlice(Move):
         reference, (_, unravel) = self._reference(tuning), ravel_pytree(z[site])
         points = reference.sample(key_point, (2,))
         white = [jnp.linalg.solve(tuning["scale_tril"], x - tuning["mean"]) for x in points]
-        log_joints = [target.log_joint({**z, site: unravel(x)}) for x in points]
-        ratios = [log_joint - self._log_reference(u) for log_joint, u in zip(log_joints, white, strict=True)]
-        split = ratios[0] - ratios[1] + reference.log_prob(points[0]) - reference.log_prob(points[1])
+        actual = difference(lambda x: target.log_joint({**z, site: unravel(x)}), *points)
+        ratio = actual - self._log_reference(white[0]) + self._log_reference(white[1])
+        split = ratio + reference.log_prob(points[0]) - reference.log_prob(points[1])
         kappa, u = self.degrees_of_freedom, white[0]
         scale = self._scale(random.normal(key_scale, (kappa + u.size,)), u)
         given_scale = dist.Normal(0.0, jnp.sqrt(scale)).expand(u.shape).to_event(1).log_prob(u)
         posterior = dist.InverseGamma((kappa + u.size) / 2, (kappa + u @ u) / 2)
         mixture = given_scale + dist.InverseGamma(kappa / 2, kappa / 2).log_prob(scale) - posterior.log_prob(scale)
         white_reference = dist.MultivariateStudentT(kappa, jnp.zeros_like(u), jnp.eye(u.size, dtype=u.dtype))
-        return jnp.stack([split, mixture]), jnp.stack([log_joints[0] - log_joints[1], white_reference.log_prob(u)])
+        return jnp.stack([split, mixture]), jnp.stack([actual, white_reference.log_prob(u)])
 
 
 class Rescale(Move):
@@ -203,7 +203,8 @@ class Rescale(Move):
         (site,) = self.sites
         x, unravel = ravel_pytree(z[site])
         t = self.width * (random.uniform(key) - 0.5)
-        log_joint, moved = target.log_joint(z), target.log_joint({**z, site: unravel(jnp.exp(t) * x)})
+        both = jnp.stack([jnp.zeros_like(t), t])
+        log_joint, moved = lax.map(lambda t: target.log_joint({**z, site: unravel(jnp.exp(t) * x)}), both)
         _, log_det = jnp.linalg.slogdet(jax.jacfwd(lambda x: jnp.exp(t) * x)(x))
         claimed = self._log_density(moved, t, x.size) - self._log_density(log_joint, jnp.zeros_like(t), x.size)
         return claimed[None], (moved - log_joint + log_det)[None]

@@ -17,6 +17,7 @@ import numpyro.distributions as dist
 from jax import lax, random
 from jax.scipy.special import gammaln
 
+from ..engine.move import difference
 from .features import ENTRIES, ROWS, FeatureMove, Features
 
 SHARPNESS = 3.0
@@ -207,7 +208,7 @@ class StickSlices(FeatureMove):
             law = column_law(program, sticks, Without(k, Z, w, residual), scores - _by_row(Z[:, k], change))
             other = (u < 0.5).astype(Z.dtype) * (u[0] < 0.7)
             claimed = law.log_weight(Z[:, k]) - law.log_weight(other)
-            actual = log_density(Z) - log_density(Z.at[:, k].set(other))
+            actual = difference(log_density, Z, Z.at[:, k].set(other))
             return jnp.where(sticks.held[k], claimed, 0.0), jnp.where(sticks.held[k], actual, 0.0)
 
         held = jnp.argsort(~sticks.held, stable=True)[: ROWS * ENTRIES]
@@ -240,14 +241,16 @@ class StickEntries(StickSlices):
         sticks, _ = draw_sticks(key_sticks, program.concentration, Z)
         scores = program.margin.scores(Z)
 
+        def log_density(Z: jax.Array) -> jax.Array:
+            log_joint = target.log_joint({**z, "Z": Z.astype(z["Z"].dtype)})
+            return log_joint + log_sticks(sticks, program.concentration, Z)
+
         def one(step: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
             k, i = step
             residual = program.rows - Z @ W.T + Z[:, k, None] * W[:, k]
             claimed, _, _ = stick_log_odds(program, sticks, Without(k, Z, W[:, k], residual), i, scores)
-            both = [Z.at[i, k].set(value) for value in (1.0, 0.0)]
-            logs = [target.log_joint({**z, "Z": value.astype(z["Z"].dtype)}) for value in both]
-            logs = [log + log_sticks(sticks, program.concentration, Z) for log, Z in zip(logs, both, strict=True)]
-            return jnp.where(sticks.held[k], claimed, 0.0), jnp.where(sticks.held[k], logs[0] - logs[1], 0.0)
+            actual = difference(log_density, Z.at[i, k].set(1.0), Z.at[i, k].set(0.0))
+            return jnp.where(sticks.held[k], claimed, 0.0), jnp.where(sticks.held[k], actual, 0.0)
 
         held = jnp.argsort(~sticks.held, stable=True)[: ROWS * ENTRIES]
         return lax.map(one, (held, random.randint(key_rows, held.shape, 0, len(Z))))

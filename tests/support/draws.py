@@ -11,6 +11,17 @@ import regbayes
 from regbayes.diagnostics.arviz import assemble
 
 
+def sites_and_logs(program, *args, **kwargs):
+    """A draw of the program's sites, and the log density of each, compiled as a whole."""
+
+    def run():
+        sites = trace(seed(program, 0)).get_trace(*args, **kwargs)
+        logs = {name: site["fn"].log_prob(site["value"]) for name, site in sites.items() if site["type"] == "sample"}
+        return {name: site["value"] for name, site in sites.items()}, logs
+
+    return jax.tree.map(np.asarray, jax.jit(run)())
+
+
 def program_arguments(name, **settings):
     """The program, and its example's arguments with a small buffer where it has one."""
     program = regbayes.zoo[name].program

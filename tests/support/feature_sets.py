@@ -29,7 +29,10 @@ def log_prior(sets, alpha):
     active = m > 0
     column = gammaln(n - m + 1) + gammaln(np.maximum(m, 1)) - gammaln(n + 1)
     codes = np.sum(sets << np.arange(n)[:, None], axis=1)
-    repeats = np.array([gammaln(np.unique(c[c > 0], return_counts=True)[1] + 1).sum() for c in codes])
+    codes, repeats, run = np.sort(codes, axis=1), np.zeros(len(sets)), np.ones(len(sets))
+    for k in range(1, codes.shape[1]):  # the factorials of the numbers of equal ones, factor by factor
+        run = np.where(codes[:, k] == codes[:, k - 1], run + 1, 1)
+        repeats += np.where(codes[:, k] > 0, np.log(run), 0.0)
     H = np.sum(1 / np.arange(1, n + 1))
     return active.sum(1) * np.log(alpha) - alpha * H + np.sum(column * active, axis=1) - repeats
 

@@ -16,7 +16,7 @@ from partitions import log_partitions, partition_scores
 from scipy import stats
 from scipy.special import logsumexp
 
-from regbayes.diagnostics import conformance, to_datatree
+from regbayes.diagnostics import conformance
 from regbayes.inference import MoveKernel, dpgmm_collapsed, dpgmm_components, dpgmm_log_density, dpgmm_slice
 from regbayes.inference.moves import split_merge
 from regbayes.inference.moves.gaussian_clusters import log_student_of_others, weighted_statistics
@@ -53,8 +53,8 @@ def test_clusters_have_the_density_of_their_students_in_turn():
             S_n = S + scatter + r * n / (r + n) * np.outer(mean - m, mean - m)
             df, m_n = nu + n - 3 + 1, (r * m + n * mean) / (r + n)
             total += stats.multivariate_t(m_n, S_n * (r + n + 1) / ((r + n) * df), df).logpdf(x[i])
-        law = GaussianClusters(prior, jnp.zeros(5, int), 3)
-        np.testing.assert_allclose(law.log_prob(jnp.array(x)), total, rtol=1e-12)
+        log_prob = jax.jit(lambda x: GaussianClusters(prior, jnp.zeros(5, int), 3).log_prob(x))
+        np.testing.assert_allclose(log_prob(x), total, rtol=1e-12)
         np.testing.assert_allclose(log_evidence(x, m, r, nu, S), total, rtol=1e-12)
 
 
@@ -62,13 +62,13 @@ def test_components_have_their_wishart_and_normal_density():
     with jax.enable_x64(True):
         m, r, nu, S = np.array([0.5, -1.0]), 0.7, 3.5, np.array([[1.0, 0.3], [0.3, 2.0]])
         law = NormalWishartLaw(*(jnp.asarray(value) for value in (m, r, nu, S)))
-        value = np.asarray(law.sample(random.key(0), (20_000,)))
+        value = np.asarray(jax.jit(lambda key: law.sample(key, (20_000,)))(random.key(0)))
         C, mu = value[..., :2], value[..., 2]
         precision = C @ np.swapaxes(C, 1, 2)
         expected = stats.wishart.logpdf(precision[0], nu, np.linalg.inv(S))
         expected += stats.multivariate_normal.logpdf(mu[0], m, np.linalg.inv(precision[0]) / r)
         expected += 2 * np.log(2) + 2 * np.log(C[0, 0, 0]) + np.log(C[0, 1, 1])  # of CC' in C
-        np.testing.assert_allclose(law.log_prob(value[0]), expected, rtol=1e-10)
+        np.testing.assert_allclose(jax.jit(law.log_prob)(value[0]), expected, rtol=1e-10)
         for found, mean in ((precision, nu * np.linalg.inv(S)), (mu, m)):
             assert (np.abs(found.mean(0) - mean) < MAX_Z * found.std(0) / len(value) ** 0.5).all()
 
@@ -76,7 +76,8 @@ def test_components_have_their_wishart_and_normal_density():
 def test_the_program_draws_what_its_density_says():
     """Pairs in one cluster, of the prior, by simulation."""
     prior = NormalWishart(jnp.zeros(2), jnp.array(1.0), jnp.array(8.0), 5 * jnp.eye(2))
-    x = np.asarray(GaussianClusters(prior, jnp.array([0, 0, 1]), 2).sample(random.key(0), (20_000,)))
+    law = GaussianClusters(prior, jnp.array([0, 0, 1]), 2)
+    x = np.asarray(jax.jit(lambda key: law.sample(key, (20_000,)))(random.key(0)))
     assert x.shape == (20_000, 3, 2)
     products = np.stack([x[:, 0] * x[:, 1], x[:, 0] * x[:, 2], x[:, 0] ** 2])
     expected = np.array([1.0, 0.0, 2.0])[:, None]  # E Lambda = S/(nu - d - 1) = I, and r = 1
@@ -126,10 +127,14 @@ def test_the_density_of_a_datum_given_the_others_of_its_cluster():
         X, rng = data(9, 3) + 50.0, np.random.default_rng(1)
         law = NormalWishart(jnp.full(3, 50.0), jnp.array(0.3), jnp.array(5.0), 2.0 * jnp.eye(3))
         weights = np.concatenate([rng.random((2, 9)) < 0.6, rng.random((1, 9))])
-        found = log_student_of_others(law, jnp.asarray(weights), jnp.asarray(X))
-        for w, values in zip(weights, found, strict=True):
-            without = [law.given(*weighted_statistics(jnp.asarray(w).at[i].set(0.0), X)) for i in range(9)]
-            exact = [log_student(others, X[i : i + 1])[0] for i, others in enumerate(without)]
+        found = jax.jit(log_student_of_others)(law, weights, X)
+
+        @jax.jit
+        def without(w, i):
+            return log_student(law.given(*weighted_statistics(w.at[i].set(0.0), X)), jnp.asarray(X)[i][None])[0]
+
+        for w, values in zip(jnp.asarray(weights), found, strict=True):
+            exact = [without(w, i) for i in range(9)]
             np.testing.assert_allclose(values, exact, atol=1e-9 if np.all(w % 1 == 0) else 0.01)
 
 
@@ -149,7 +154,7 @@ def split_merge_alone(program):
     return MoveKernel(program, [move for move in kernel.moves if "Sweep" not in move.name], name="split-merge")
 
 
-def run(make, num_samples=600, num_chains=16, max_clusters=64):
+def run(make, num_samples=600, num_chains=16, max_clusters=12):
     settings = {"num_warmup": 50, "num_samples": num_samples, "num_chains": num_chains}
     kernel = make(functools.partial(dpgmm, max_clusters=max_clusters))
     mcmc = MCMC(kernel, chain_method="vectorized", progress_bar=False, **settings)
@@ -278,14 +283,14 @@ def test_draws_are_checked():
 
 
 def test_chains_from_far_apart_find_the_same_clusters():
-    X = standardised(np.concatenate([data(20, 2, s) * 0.3 + 3 * np.array([[s, s % 2]]) for s in range(3)]))
+    X = standardised(np.concatenate([data(10, 2, s) * 0.3 + 3 * np.array([[s, s % 2]]) for s in range(3)]))
     for make in KERNELS.values():
-        kernel = make(functools.partial(dpgmm, max_clusters=80), split_merge=4)
+        kernel = make(functools.partial(dpgmm, max_clusters=40), split_merge=4)
         settings = {"num_warmup": 100, "num_samples": 50, "num_chains": 3, "chain_method": "vectorized"}
         mcmc = MCMC(kernel, progress_bar=False, **settings)
-        mcmc.run(random.key(0), X, init_params={"z": starts(X, 80)}, scatter=0.1)
+        mcmc.run(random.key(0), X, init_params={"z": starts(X, 40)}, scatter=0.1)
         z = np.asarray(mcmc.get_samples(group_by_chain=True)["z"])[:, -1]
-        pairs = np.arange(60)[:, None] // 20 == np.arange(60) // 20
+        pairs = np.arange(30)[:, None] // 10 == np.arange(30) // 10
         for labels in z:
             assert np.mean((labels[:, None] == labels) == pairs) > 0.95
 
@@ -293,15 +298,20 @@ def test_chains_from_far_apart_find_the_same_clusters():
 # ----- The edges
 
 
+def swept(kernel, X, max_clusters=12, **settings):
+    """A state after some sweeps, compiled once for all data of a shape."""
+    sampler = KERNELS[kernel](functools.partial(dpgmm, max_clusters=max_clusters))
+    state = sampler.init(random.key(0), 0, None, (X,), settings)
+    for _ in range(20):
+        state = sampler.sample(state, (X,), settings)
+    return state
+
+
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_a_full_buffer_is_told(kernel):
-    X = np.repeat(20.0 * np.arange(4), 5)[:, None] + data(20, 1)
-    sampler = KERNELS[kernel](functools.partial(dpgmm, max_clusters=2))
-    mcmc = MCMC(sampler, num_warmup=5, num_samples=20, progress_bar=False)
-    mcmc.run(random.key(0), X, scatter=0.1)
-    assert mcmc.last_state.overflow
-    with pytest.raises(ValueError, match="raise max_clusters"):
-        to_datatree(mcmc)
+    X = np.repeat(20.0 * np.arange(3), 4)[:, None] + data(12, 2)
+    assert not swept(kernel, X, scatter=0.1).overflow
+    assert swept(kernel, X, max_clusters=2, scatter=0.1).overflow
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
@@ -309,20 +319,15 @@ def test_a_full_buffer_is_told(kernel):
     "X",
     [
         np.ones((12, 2)),
-        np.array([[1.0, 3.0, 0.0], [1.0, 3.0, 0.0], [1.0, 3.0, 1e3], [1.0, 3.0, 1e3], [1.0, 3.0, 1e3]]),
-        data(3, 6),
-        data(1, 2),
-        np.outer(np.arange(12.0), [1.0, 2.0, -1.0]) * 100,
+        np.repeat([[1.0, 0.0], [1.0, 1e3]], 6, axis=0),
+        np.outer(np.arange(12.0), [1.0, 2.0]) * 100,
+        data(1, 6),
     ],
-    ids=["duplicates", "constant columns, far apart", "fewer data than dimensions", "one datum", "singular"],
+    ids=["duplicates", "constant column, far apart", "singular", "one datum, fewer than dimensions"],
 )
 def test_degenerate_data(kernel, X):
     """A positive definite S makes all of it well defined, in single precision."""
-    sampler = KERNELS[kernel](functools.partial(dpgmm, max_clusters=16))
-    state = sampler.init(random.key(0), 0, None, (X,), {})
-    step = jax.jit(lambda state: sampler.sample(state, (X,), {}))
-    for _ in range(20):
-        state = step(state)
+    state = swept(kernel, X, scatter=1.0)
     assert np.isfinite(state.log_joint)
     assert 1 <= int(state.num_active) <= len(X)
 
@@ -370,6 +375,7 @@ def test_settings_that_do_not_fit_are_refused(settings, message):
         trace(seed(dpgmm, 0)).get_trace(data(4, 2), **settings)
 
 
+@pytest.mark.slow
 def test_collinear_columns_keep_a_density_under_a_prior_on_the_scatter():
     """As rows in one hyperplane do: the inverse Wishart keeps the scatter away from a singular one."""
     X = np.round(data(40, 2), 1)

@@ -12,7 +12,7 @@ import numpyro.distributions as dist
 import pytest
 from gaussian_mixtures import agree, far_apart_data, half_rings, log_evidence
 from jax import random
-from numpyro.handlers import condition, seed, trace
+from numpyro.handlers import condition
 from numpyro.infer import MCMC, NUTS
 from oracle import MAX_Z, assert_agree, z_scores
 from partitions import canonical, growth_strings
@@ -20,6 +20,7 @@ from scipy.special import gammaln, logsumexp
 
 from regbayes.diagnostics import conformance
 from regbayes.inference import MoveKernel, dpmmgm_collapsed
+from regbayes.inference.engine.target import outline
 from regbayes.models import TruncatedPoisson, dpmmgm
 
 
@@ -214,7 +215,7 @@ def test_the_margin_is_over_occupied_clusters():
 
 def test_margin_features():
     X = data(8, 3)
-    shape = lambda **options: trace(seed(dpmmgm, 0)).get_trace(X, **options)["eta"]["value"].shape  # noqa: E731
+    shape = lambda **options: outline(dpmmgm, (X,), options)["eta"]["value"].shape  # noqa: E731
     assert shape() == (64, 3)
     assert shape(margin_features=2, intercept=True) == (64, 3)
     assert shape(margin_features=lambda X: X[:, :1] ** 2) == (64, 1)
@@ -235,30 +236,22 @@ def test_margin_features():
 # ----- The edges
 
 
-@functools.cache
-def degenerate_sampler():
-    """A kernel, and its sweep, compiled once for all data of a shape."""
-    sampler = dpmmgm_collapsed(functools.partial(dpmmgm, max_clusters=16))
-    return sampler, jax.jit(lambda state, X, settings: sampler.sample(state, (X,), settings))
-
-
 @pytest.mark.parametrize(
     ("X", "settings"),
     [
         (np.ones((6, 2)), {}),
         (np.array([[1.0, 0.0], [1.0, 1e3]] * 3), {"cost": 10.0}),
         (np.zeros((6, 2)), {"prior_scale": 10.0}),
-        (data(3, 6), {"prior_scale": 10.0}),
-        (data(1, 2), {}),
+        (data(1, 6), {"prior_scale": 10.0}),
     ],
-    ids=["duplicates", "constant column, far apart", "zeros", "fewer data than dimensions", "one datum"],
+    ids=["duplicates", "constant column, far apart", "zeros", "one datum, fewer than dimensions"],
 )
 def test_degenerate_data(X, settings):
-    sampler, step = degenerate_sampler()
+    sampler = dpmmgm_collapsed(functools.partial(dpmmgm, max_clusters=8))
     settings = {"cost": 0.1, "prior_scale": 0.1, **settings}
     state = sampler.init(random.key(0), 0, None, (X,), settings)
     for _ in range(20):
-        state = step(state, X, settings)
+        state = sampler.sample(state, (X,), settings)
     assert np.isfinite(state.log_joint)
     assert np.isfinite(state.z["eta"]).all()
     assert 1 <= int(state.num_active) <= len(X)

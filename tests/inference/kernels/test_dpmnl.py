@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
+from draws import sites_and_logs
 from jax import lax, random
 from numpyro.diagnostics import effective_sample_size
 from numpyro.handlers import seed, trace
@@ -172,7 +173,7 @@ def test_program_is_the_generative_page():
         kernel = dpmnl_collapsed(functools.partial(dpmnl, num_classes=2, max_clusters=5))
         data = X.copy(), Y  # JAX remembers an array by its identity, in the precision it first had
         z = kernel.init(random.key(4), 0, None, data, SETTINGS).z
-        found = float(kernel.target(data, SETTINGS).log_joint(z))
+        found = float(jax.jit(kernel.target(data, SETTINGS).log_joint)(z))
     z = {site: np.asarray(value) for site, value in z.items()}
     m, k0, a, b = (SETTINGS[k] for k in ("prior_mean", "prior_count", "variance_shape", "variance_scale"))
     sizes = np.bincount(z["z"], minlength=5)
@@ -189,10 +190,10 @@ def test_program_is_the_generative_page():
 
 
 def test_without_labels_the_components_label_the_data():
-    sites = trace(seed(functools.partial(dpmnl, num_classes=3), 0)).get_trace(X)
-    assert sites["f"]["value"].shape == (4, 3)
-    np.testing.assert_array_equal(sites["y"]["value"], np.argmax(sites["f"]["value"], axis=1))
-    assert sites["beta"]["value"].shape == (64, 3, 2)
+    sites, _ = sites_and_logs(dpmnl, X, num_classes=3)
+    assert sites["f"].shape == (4, 3)
+    np.testing.assert_array_equal(sites["y"], np.argmax(sites["f"], axis=1))
+    assert sites["beta"].shape == (64, 3, 2)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
+from draws import sites_and_logs
 from feature_sets import feature_sets, log_prior, log_rows, set_scores
 from jax import random
 from numpyro.handlers import seed, trace
@@ -26,6 +27,7 @@ from regbayes.inference import (
     mt_ilsvm_predict,
     mt_ilsvm_slice,
 )
+from regbayes.inference.engine.target import outline
 from regbayes.models import IndianBuffetProcess, ilsvm, mt_ilsvm
 
 SETTINGS = {"concentration": 0.8, "noise_scale": 0.7, "feature_scale": 1.2, "prior_scale": 1.5, "cost": 0.8}
@@ -84,8 +86,16 @@ def run(kernel, args, **settings):
     return mcmc.get_samples(group_by_chain=True)
 
 
-def enumerated(X, y, most, alpha):
+CASES = {
+    "three data": (data(3, 2) / 2, np.array([0, 1, 1]), 7, 0.8),
+    "five data": (data(5, 2) / 2, np.array([0, 1, 1, 0, 1]), 4, 0.1),
+}
+
+
+@functools.cache
+def enumerated(case):
     """Two classes: only the difference of their scores matters, normal with covariance ``2 nu^2 (ZZ' + 11')``."""
+    X, y, most, alpha = CASES[case]
     sets, cost, nu = feature_sets(len(X), most), SETTINGS["cost"], SETTINGS["prior_scale"]
 
     def log_factor(u):
@@ -96,21 +106,22 @@ def enumerated(X, y, most, alpha):
     return sets, log_prior(sets, alpha) + log_rows(sets, X, 0.7, 1.2) + margin
 
 
-def assert_enumerated(make, X, y, most, alpha):
+def assert_enumerated(make, case):
+    X, y, _, alpha = CASES[case]
     kernel = make(functools.partial(ilsvm, max_features=18 if make is ilsvm_slice else 12, num_classes=2))
     draws = run(kernel, (X, y), **{**SETTINGS, "concentration": alpha})
-    assert np.abs(set_scores(draws["Z"], *enumerated(X, y, most, alpha))).max() < MAX_Z
+    assert np.abs(set_scores(draws["Z"], *enumerated(case))).max() < MAX_Z
 
 
 @pytest.mark.parametrize("make", KERNELS.values(), ids=KERNELS)
 def test_features_by_enumeration(make):
-    assert_enumerated(make, data(3, 2) / 2, np.array([0, 1, 1]), 7, 0.8)
+    assert_enumerated(make, "three data")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("make", KERNELS.values(), ids=KERNELS)
 def test_features_of_five_data_by_enumeration(make):
-    assert_enumerated(make, data(5, 2) / 2, np.array([0, 1, 1, 0, 1]), 4, 0.1)
+    assert_enumerated(make, "five data")
 
 
 def assert_tasks_enumerated(make, loss, X, most, alpha):
@@ -337,9 +348,9 @@ def test_tasks_that_do_not_fit_are_refused(y, task, settings, message):
 
 def test_tasks_of_one_class_or_without_data_are_legal():
     y, task = np.array([1, 1, 0, 1]), np.array([0, 0, 2, 2])
-    sites = trace(seed(mt_ilsvm, 0)).get_trace(data(4, 2), y, task, num_tasks=4, max_features=3)
-    assert sites["eta"]["value"].shape == (4, 4)
-    assert np.isfinite(np.sum(sites["margin"]["fn"].log_prob(sites["margin"]["value"])))
+    sites, logs = sites_and_logs(mt_ilsvm, data(4, 2), y, task, num_tasks=4, max_features=3)
+    assert sites["eta"].shape == (4, 4)
+    assert np.isfinite(np.sum(logs["margin"]))
 
 
 def test_the_two_ways_to_give_tasks_agree():
@@ -351,7 +362,7 @@ def test_the_two_ways_to_give_tasks_agree():
 
 
 def test_programs_without_labels_say_what_they_would():
-    f = trace(seed(ilsvm, 0)).get_trace(data(4, 2), num_classes=3)
-    assert f["f"]["value"].shape == (4, 3)
-    assert f["y"]["value"].shape == (4,)
-    assert trace(seed(mt_ilsvm, 0)).get_trace(data(4, 2), num_tasks=2)["f"]["value"].shape == (4, 2)
+    sites = outline(ilsvm, (data(4, 2),), {"num_classes": 3})
+    assert sites["f"]["value"].shape == (4, 3)
+    assert sites["y"]["value"].shape == (4,)
+    assert outline(mt_ilsvm, (data(4, 2),), {"num_tasks": 2})["f"]["value"].shape == (4, 2)

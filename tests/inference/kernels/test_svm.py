@@ -12,7 +12,7 @@ from oracle import assert_agree
 
 import regbayes
 from regbayes.datasets import make_multiclass_svm
-from regbayes.inference import em_step
+from regbayes.inference import draw_chains, em_step
 from regbayes.inference.moves.augmentation import class_rows
 
 NAMES = ["svm", "multiclass-svm", "svr"]
@@ -26,10 +26,17 @@ def data(name):
     return regbayes.zoo[name].example()[0]
 
 
-def draw(kernel, args, *, num_samples, num_warmup=200, num_chains=4, chain_method="vectorized", key=0, **kwargs):
+def run(kernel, args, cost=1.0, *, num_samples=5000, num_warmup=200, **settings):
+    """By the loop of our own: equal kernels, shapes and numbers of chains are compiled once."""
+    lengths = {"num_warmup": num_warmup, "num_samples": num_samples, "num_chains": 4, "progress": False}
+    return draw_chains(kernel, args, {"cost": cost}, **lengths, **settings)
+
+
+def draw(kernel, args, *, num_samples, num_warmup=200, num_chains=4, chain_method="vectorized", key=0):
+    """By NumPyro's."""
     settings = {"num_warmup": num_warmup, "num_samples": num_samples, "num_chains": num_chains}
     mcmc = MCMC(kernel, chain_method=chain_method, progress_bar=False, **settings)
-    mcmc.run(random.key(key), *args, **kwargs)
+    mcmc.run(random.key(key), *args)
     return np.asarray(mcmc.get_samples(group_by_chain=True)["eta"])
 
 
@@ -40,14 +47,14 @@ def nuts(name, num_samples=1000):
 
 @pytest.mark.parametrize(("name", "kernel"), KERNELS)
 def test_kernels_agree_with_nuts(name, kernel):
-    draws = draw(regbayes.zoo[name].kernels[kernel](), data(name), num_samples=5000)
+    draws = run(regbayes.zoo[name].kernels[kernel](), data(name)).sites["eta"]
     assert_agree(draws, nuts(name))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "kernel"), KERNELS)
 def test_kernels_agree_with_nuts_on_many_draws(name, kernel):
-    draws = draw(regbayes.zoo[name].kernels[kernel](), data(name), num_samples=50_000, key=2)
+    draws = run(regbayes.zoo[name].kernels[kernel](), data(name), num_samples=50_000, seed=2).sites["eta"]
     assert_agree(draws, nuts(name, 10_000))
 
 
@@ -55,7 +62,7 @@ def test_kernels_agree_with_nuts_on_many_draws(name, kernel):
 def test_the_papers_plain_scheme_agrees_with_nuts(name):
     options = {"overrelaxation": 0.0} | ({} if name == "svr" else {"rescale": False})
     kernel = regbayes.zoo[name].kernels["augmentation"](**options)
-    assert_agree(draw(kernel, data(name), num_samples=5000), nuts(name))
+    assert_agree(run(kernel, data(name)).sites["eta"], nuts(name))
 
 
 @pytest.mark.parametrize("kernel", ["augmentation", "slice"])
@@ -74,11 +81,8 @@ def test_chain_methods_agree(kernel, chain_method):
 
 @pytest.mark.parametrize("kernel", ["augmentation", "slice"])
 def test_a_far_start_is_forgotten(kernel):
-    start = {"eta": 1e3 * jnp.ones((4, 2))}
-    settings = {"num_warmup": 200, "num_samples": 2000, "num_chains": 4, "chain_method": "vectorized"}
-    mcmc = MCMC(regbayes.zoo["svm"].kernels[kernel](), progress_bar=False, **settings)
-    mcmc.run(random.key(0), *data("svm"), init_params=start)
-    draws = np.asarray(mcmc.get_samples(group_by_chain=True)["eta"])
+    start = {"eta": 1e3 * jnp.ones(2)}
+    draws = run(regbayes.zoo["svm"].kernels[kernel](), data("svm"), num_samples=2000, init_params=start).sites["eta"]
     assert_agree(draws, nuts("svm"))
 
 
@@ -120,22 +124,18 @@ def test_at_large_beta_a_sweep_takes_the_step_of_the_limit(name):
 def test_extreme_costs_and_features_give_finite_draws(name, kernel, double):
     X, y = data(name)
     with jax.enable_x64(double):
-        sampler = regbayes.zoo[name].kernels[kernel](functools.partial(regbayes.zoo[name].program))
-        sweep = jax.jit(
-            lambda state, X, cost: jax.lax.scan(
-                lambda s, _: (sampler.sample(s, (X, y), {"cost": cost}),) * 2, state, None, length=30
-            )[1]
-        )
+        sampler = regbayes.zoo[name].kernels[kernel]()
+        X = jnp.asarray(X, float if double else jnp.float32)
+        y = y if name != "svr" else jnp.asarray(y, X.dtype)
         for scale in (1.0, 1e4):
             for cost in (1e-6, 1.0, 1e6):
-                inputs = jnp.asarray(scale * X, float if double else jnp.float32)
-                states = sweep(sampler.init(random.key(0), 0, None, (inputs, y), {"cost": cost}), inputs, cost)
-                eta = np.asarray(states.z["eta"])
+                draws = run(sampler, (scale * X, y), cost, num_warmup=0, num_samples=30)
+                eta = draws.sites["eta"]
                 assert eta.dtype == (np.float64 if double else np.float32)
                 assert np.isfinite(eta).all(), (scale, cost)
-                assert np.isfinite(states.log_joint).all(), (scale, cost)
+                assert np.isfinite(draws.log_joint).all(), (scale, cost)
                 if double:
-                    assert len(np.unique(eta[:, ..., 0])) > 1, (scale, cost)
+                    assert len(np.unique(eta[0, ..., 0])) > 1, (scale, cost)
 
 
 def test_new_data_of_equal_shape_need_no_new_kernel():
