@@ -59,14 +59,11 @@ def predictive(
 
     **Example**
 
-    >>> from jax import random
-    >>> from numpyro.infer import MCMC
     >>> import regbayes
-    >>> from regbayes.diagnostics import predictive, to_datatree
+    >>> from regbayes.diagnostics import predictive
     >>> X, y, _ = regbayes.datasets.make_svm(200, 2)
-    >>> mcmc = MCMC(regbayes.zoo["svm"].kernels["slice"](), num_warmup=10, num_samples=50, progress_bar=False)
-    >>> mcmc.run(random.key(0), X[:100], y[:100])
-    >>> list(predictive(to_datatree(mcmc), X[100:], y[100:]).scores.columns)
+    >>> dt = regbayes.fit("svm", X[:100], y[:100], num_warmup=10, num_samples=50, num_chains=2, progress=False)
+    >>> list(predictive(dt, X[100:], y[100:]).scores.columns)
     ['estimate', 'mcse']
     """
     y = np.asarray(y)

@@ -61,13 +61,10 @@ def ctm(
 
     **Example**
 
-    >>> from jax import random
-    >>> from numpyro.infer import MCMC
     >>> import regbayes
     >>> (X, landmarks), settings = regbayes.zoo["ctm"].example()
-    >>> mcmc = MCMC(regbayes.zoo["ctm"].kernels["collapsed"](), num_warmup=20, num_samples=20, progress_bar=False)
-    >>> mcmc.run(random.key(0), X, landmarks, **settings)
-    >>> mcmc.get_samples()["y"].shape == (20, len(X))
+    >>> dt = regbayes.fit("ctm", X, landmarks, **settings, num_warmup=10, num_samples=20, num_chains=2, progress=False)
+    >>> dt["posterior"]["y"].shape == (2, 20, len(X))
     True
     """
     masses = {"alpha": alpha, "alpha_0": alpha_0, "alpha_1": alpha_1, "beta": beta, "omega": omega}

@@ -63,14 +63,11 @@ def dpmmgm(
 
     **Example**
 
-    >>> from jax import random
-    >>> from numpyro.infer import MCMC
     >>> import regbayes
     >>> (X,), _ = regbayes.zoo["dpmmgm"].example()
-    >>> mcmc = MCMC(regbayes.zoo["dpmmgm"].kernels["collapsed"](), num_warmup=20, num_samples=20, progress_bar=False)
-    >>> mcmc.run(random.key(0), X)
-    >>> mcmc.get_samples()["z"].shape
-    (20, 60)
+    >>> dt = regbayes.fit("dpmmgm", X, num_warmup=10, num_samples=20, num_chains=2, progress=False)
+    >>> dt["posterior"]["z"].shape
+    (2, 20, 60)
     """
     X = check_features(X)
     check_slots(max_clusters)

@@ -46,13 +46,10 @@ def ibp(
 
     **Example**
 
-    >>> from jax import random
-    >>> from numpyro.infer import MCMC
     >>> import regbayes
     >>> (X,), settings = regbayes.zoo["ibp"].example()
-    >>> mcmc = MCMC(regbayes.zoo["ibp"].kernels["collapsed"](), num_warmup=10, num_samples=10, progress_bar=False)
-    >>> mcmc.run(random.key(0), X, **settings)
-    >>> mcmc.get_samples()["Z"].shape == (10, len(X), 32)
+    >>> dt = regbayes.fit("ibp", X, **settings, num_warmup=10, num_samples=20, num_chains=2, progress=False)
+    >>> dt["posterior"]["Z"].shape == (2, 20, len(X), 32)
     True
     """
     X = check_features(X)

@@ -38,13 +38,10 @@ def svm(
 
     **Example**
 
-    >>> from jax import random
-    >>> from numpyro.infer import MCMC
     >>> import regbayes
     >>> (X, y), _ = regbayes.zoo["svm"].example()
-    >>> mcmc = MCMC(regbayes.zoo["svm"].kernels["slice"](), num_warmup=10, num_samples=50, progress_bar=False)
-    >>> mcmc.run(random.key(0), X, y, cost=0.5)
-    >>> mcmc.get_samples()["eta"].shape == (50, X.shape[1])
+    >>> dt = regbayes.fit("svm", X, y, cost=0.5, num_warmup=10, num_samples=20, num_chains=2, progress=False)
+    >>> dt["posterior"]["eta"].shape == (2, 20, X.shape[1])
     True
     """
     X = check_features(X, intercept=intercept)

@@ -37,13 +37,10 @@ def svr(
 
     **Example**
 
-    >>> from jax import random
-    >>> from numpyro.infer import MCMC
     >>> import regbayes
     >>> (X, y), _ = regbayes.zoo["svr"].example()
-    >>> mcmc = MCMC(regbayes.zoo["svr"].kernels["slice"](), num_warmup=10, num_samples=50, progress_bar=False)
-    >>> mcmc.run(random.key(0), X, y, epsilon=0.2)
-    >>> mcmc.get_samples()["eta"].shape == (50, X.shape[1])
+    >>> dt = regbayes.fit("svr", X, y, epsilon=0.2, num_warmup=10, num_samples=20, num_chains=2, progress=False)
+    >>> dt["posterior"]["eta"].shape == (2, 20, X.shape[1])
     True
     """
     X = check_features(X, intercept=intercept)

@@ -52,14 +52,11 @@ def plot_mixture_decision(
 
     **Example**
 
-    >>> from jax import random
-    >>> from numpyro.infer import MCMC
     >>> import regbayes
-    >>> from regbayes.diagnostics import plot_mixture_decision, to_datatree
+    >>> from regbayes.diagnostics import plot_mixture_decision
     >>> (X, y), settings = regbayes.zoo["isvm"].example()
-    >>> mcmc = MCMC(regbayes.zoo["isvm"].kernels["collapsed"](), num_warmup=20, num_samples=20, progress_bar=False)
-    >>> mcmc.run(random.key(0), X, y, **settings)
-    >>> plot_mixture_decision(to_datatree(mcmc), resolution=20).get_xlabel()
+    >>> dt = regbayes.fit("isvm", X, y, **settings, num_warmup=10, num_samples=20, num_chains=2, progress=False)
+    >>> plot_mixture_decision(dt, resolution=20).get_xlabel()
     '$x_1$'
     """
     if components_of(dt) is None:
