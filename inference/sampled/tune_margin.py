@@ -91,16 +91,14 @@ def tune_margin(
     come back. They may be other clusters than those without a margin, and worse ones.
 
     This is a warm-up: the margin changes while it runs, so its sweeps are no draws of any posterior. Draw with what it
-    returns:
+    returns, ``regbayes.fit("dpmmgm", X, cost=tuned.cost, ell=tuned.ell, init_params=tuned.init_params)``.
 
-    >>> from jax import random
-    >>> from numpyro.infer import MCMC
-    >>> from regbayes.inference import dpmmgm_collapsed, tune_margin
+    >>> from regbayes.inference import tune_margin
     >>> import regbayes
     >>> (X,), _ = regbayes.zoo["dpmmgm"].example()
-    >>> tuned = tune_margin(X, num_clusters=3, num_sweeps=20)
-    >>> mcmc = MCMC(dpmmgm_collapsed(), num_warmup=20, num_samples=20, progress_bar=False)
-    >>> mcmc.run(random.key(1), X, cost=tuned.cost, ell=tuned.ell, init_params=tuned.init_params)
+    >>> tuned = tune_margin(X, num_clusters=3, num_sweeps=20, max_clusters=16)
+    >>> sorted(tuned.init_params)
+    ['eta', 'z']
 
     :param X: (n, d) data.
     :param num_clusters: how many there are; if None, as many as the chain without a margin mostly has in the second

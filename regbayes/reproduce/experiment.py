@@ -21,7 +21,8 @@ from sklearn.metrics import accuracy_score, f1_score
 from sklearn.model_selection import GridSearchCV, ParameterGrid, StratifiedGroupKFold, StratifiedKFold
 
 from .. import __version__
-from ..xla import ONE_THREAD, add_flag, make_room
+from ..inference.engine.compiled import make_room
+from ..xla import ONE_THREAD, add_flag
 
 __all__ = [
     "Experiment",

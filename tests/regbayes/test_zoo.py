@@ -182,7 +182,11 @@ def test_no_code_decides_by_a_model_s_name():
             assert not models & set(named_in(ast.parse(path.read_text()))), path
 
 
-@pytest.mark.parametrize(("name", "kernel"), KERNELS)
+# One kernel after the other, while its compiled code is there.
+OF_A_KERNEL = pytest.mark.parametrize(("name", "kernel"), KERNELS, scope="module")
+
+
+@OF_A_KERNEL
 def test_every_move_conforms_to_the_program(name, kernel):
     entry = regbayes.zoo[name]
     args, kwargs = entry.example()
@@ -191,7 +195,7 @@ def test_every_move_conforms_to_the_program(name, kernel):
     assert report.ok
 
 
-@pytest.mark.parametrize(("name", "kernel"), KERNELS)
+@OF_A_KERNEL
 def test_kernel_keeps_the_contract(name, kernel):
     entry = regbayes.zoo[name]
     sampler = entry.kernels[kernel]()
@@ -220,7 +224,7 @@ def test_kernel_keeps_the_contract(name, kernel):
     assert f"{float(one.log_joint):.2f}" in sampler.get_diagnostics_str(one)
 
 
-@pytest.mark.parametrize(("name", "kernel"), KERNELS)
+@OF_A_KERNEL
 def test_a_state_goes_on_from_a_file_bit_for_bit(name, kernel, tmp_path):
     arguments = example(name)
     first, second = (regbayes.zoo[name].kernels[kernel]() for _ in range(2))  # a new kernel, as after a restart
@@ -257,9 +261,10 @@ def test_a_chain_resumed_from_a_file_is_the_same_bit_for_bit(name, kernel, num_c
         np.testing.assert_array_equal(draws, np.concatenate(both, axis=1))
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_conversion_to_arviz(name, tmp_path):
-    kernel = list(regbayes.zoo[name].kernels)[-1]
+@pytest.mark.parametrize(
+    ("name", "kernel"), [(name, list(regbayes.zoo[name].kernels)[-1]) for name in NAMES], scope="module"
+)
+def test_conversion_to_arviz(name, kernel, tmp_path):
     args, kwargs = example(name)
     dt = regbayes.fit(name, *args, num_warmup=0, num_samples=20, num_chains=2, progress=False, **kwargs)
     check_tree(name, kernel, dt)
