@@ -26,6 +26,8 @@ def pytest_configure(config):
     os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *flags]).strip()
 
 
+MANY_MAPS = 10_000
+"""Of compiled code that a worker keeps: about a gigabyte."""
 CACHE = pathlib.Path(__file__).parents[1] / ".cache" / "jax"
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(CACHE))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
@@ -37,7 +39,7 @@ def _room_for_compiled_code():
     yield
     from regbayes.inference.engine.compiled import make_room
 
-    make_room()
+    make_room(MANY_MAPS)
 
 
 @pytest.fixture

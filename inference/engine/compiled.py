@@ -6,6 +6,8 @@ compiles nothing.
 """
 
 import collections
+import contextlib
+import ctypes
 import functools
 import gc
 import hashlib
@@ -50,16 +52,21 @@ def shared(key: Hashable, make: Callable[[], Any]) -> Any:
     return _kept[key]
 
 
-def make_room() -> None:
+def make_room(many: int | None = None) -> None:
     """Let go of compiled code if there is much of it; what runs, and what a caller holds, stays.
+
+    :param many: memory maps; :data:`MANY_MAPS` by default.
 
     >>> make_room()
     """
-    if not trace_state_clean() or not MAPS.exists() or MAPS.read_bytes().count(b"\n") <= MANY_MAPS:
+    many = MANY_MAPS if many is None else many
+    if not trace_state_clean() or not MAPS.exists() or MAPS.read_bytes().count(b"\n") <= many:
         return
     _kept.clear()
     jax.clear_caches()
     gc.collect()
+    with contextlib.suppress(OSError, AttributeError):  # glibc would keep what is freed
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def by_level(run: Callable[["Arguments"], Any], arguments: tuple[tuple, dict[str, Any]], too_early: set) -> Any:

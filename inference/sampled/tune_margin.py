@@ -92,13 +92,13 @@ def tune_margin(
     come back. They may be other clusters than those without a margin, and worse ones.
 
     This is a warm-up: the margin changes while it runs, so its sweeps are no draws of any posterior. Draw with what it
-    returns:
+    returns, ``regbayes.fit("dpmmgm", X, cost=tuned.cost, ell=tuned.ell, init_params=tuned.init_params)``.
 
     >>> import regbayes
     >>> (X,), _ = regbayes.zoo["dpmmgm"].example()
-    >>> tuned = regbayes.inference.tune_margin(X, num_clusters=3, num_sweeps=20)
-    >>> margin = {"cost": tuned.cost, "ell": tuned.ell, "init_params": tuned.init_params}
-    >>> dt = regbayes.fit("dpmmgm", X, **margin, num_warmup=10, num_samples=20, num_chains=2, progress=False)
+    >>> tuned = regbayes.inference.tune_margin(X, num_clusters=3, num_sweeps=20, max_clusters=16)
+    >>> sorted(tuned.init_params)
+    ['eta', 'z']
 
     :param X: (n, d) data.
     :param num_clusters: how many there are; if None, as many as the chain without a margin mostly has in the second

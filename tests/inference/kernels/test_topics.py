@@ -108,25 +108,33 @@ def enumerated(name, num=40_000):
     g = rng.gamma(settings.get("alpha_1", 1.0) * mu0[:, None, :] * np.ones((num, 2, T2)))
     mu = np.maximum(g, 1e-300) / np.maximum(g, 1e-300).sum(-1, keepdims=True)
     gamma = rng.dirichlet(np.full(2, settings.get("omega", 1.0)), size=num)
-    states, logs, errors = [], [], []
+    states, logs, errors, known = [], [], [], {}
+
+    def averaged(labels, n):
+        """Of what the draws have to do with, and its relative error."""
+        draws = np.zeros(num)
+        if clusters:
+            draws += sum(log_topics(n[d], settings["alpha"] * mu[:, y]) for d, y in enumerate(labels))
+            draws += sum(np.log(gamma[:, y]) for y in labels)
+        if name != "ctm":
+            x = n / n.sum(1, keepdims=True)
+            draws -= 2 * settings["cost"] * loss(name, x, labels if clusters else args[0], eta, settings)
+        values = np.exp(draws)
+        return np.log(values.mean()), values.std() / values.mean() / num**0.5
+
     for labels in itertools.product(range(2), repeat=2) if clusters else [(0, 0)]:
         for z in itertools.product(range(T2), repeat=len(words)):
             n = np.array([[np.sum((documents == d) & (np.array(z) == t)) for t in range(T2)] for d in range(2)])
             m = np.array([[np.sum((words == w) & (np.array(z) == t)) for w in range(2)] for t in range(T2)])
-            fixed = np.sum(log_topics(m, np.full((T2, 2), 0.7)))
-            draws = np.zeros(num)
-            if clusters:
-                draws += sum(log_topics(n[d], settings["alpha"] * mu[:, y]) for d, y in enumerate(labels))
-                draws += sum(np.log(gamma[:, y]) for y in labels)
-            else:
-                fixed += np.sum(log_topics(n, np.full((2, T2), settings["alpha"] / T2)))
-            if name != "ctm":
-                x = n / n.sum(1, keepdims=True)
-                draws -= 2 * settings["cost"] * loss(name, x, labels if clusters else args[0], eta, settings)
-            values = np.exp(draws)
+            log_p = np.sum(log_topics(m, np.full((T2, 2), 0.7)))
+            if not clusters:
+                log_p += np.sum(log_topics(n, np.full((2, T2), settings["alpha"] / T2)))
+            key = *labels, *n.ravel()  # many states have the same counts
+            if key not in known:
+                known[key] = averaged(labels, n)
             states.append((*labels, *z))
-            logs.append(fixed + np.log(values.mean()))
-            errors.append(values.std() / values.mean() / num**0.5)
+            logs.append(log_p + known[key][0])
+            errors.append(known[key][1])
     p = np.exp(np.array(logs) - logsumexp(logs))
     return np.array(states), p, p * np.array(errors)
 
