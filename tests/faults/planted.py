@@ -553,9 +553,9 @@ MOVES = [
     ),
     Fault(
         "inference/moves/documents.py",
-        "ratio = weight - before + self._label(new",
-        "ratio = weight + self._label(new",
-        "documents are redrawn without the weight of what was",
+        'terms = jnp.log(z["gamma"]) - logits',
+        'terms = jnp.log(z["gamma"])',
+        "the chance that a label was proposed is dropped",
         (f"{TOPICS}::test_documents_redrawn_by_enumeration",),
     ),
     Fault(
@@ -848,7 +848,7 @@ MEAN_FIELD = [
         "theta = linear[r, k] + psi[r, k] * gram[k, k]",
         "theta = linear[r, k]",
         "a feature explains away itself",
-        ("inference/mean_field/test_mean_field_ilsvm.py::test_the_gradient_vanishes_at_a_fixed_point",),
+        ("inference/mean_field/test_mean_field_ilsvm.py",),
     ),
     Fault(
         "inference/mean_field/medlda_descent.py",
@@ -859,9 +859,9 @@ MEAN_FIELD = [
     ),
     Fault(
         "inference/mean_field/medlda_words.py",
-        "margins[j] = shifts[j] - shifts[o]",
-        "margins[j] = shifts[j] + shifts[o]",
-        "a wrong sign of the true label's shift",
+        "w[up] += at",
+        "w[up] += at / 2",
+        "half of the multipliers that move is lost",
         ("inference/mean_field/test_mean_field_medlda.py",),
     ),
     Fault(
