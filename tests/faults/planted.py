@@ -425,14 +425,12 @@ MOVES = [
         "log_keep = jnp.where(counts[rank] > 0, 0.0, jnp.log(v) / concentration)",
         "log_keep = jnp.where(counts[rank] > 0, 0.0, jnp.log(v) * concentration)",
         "sticks leave a wrong remainder",
-        (f"{ISVM}::{ENUMERATED}[slice-2]",),
     ),
     Fault(
         "inference/moves/labels.py",
         "return _refresh_empty(key_empty, z, counts, parts), None, full",
         "return z, None, full",
         "emptied slots keep their parameters",
-        (f"{ISVM}::test_clusters_that_empty_are_forgotten[collapsed]",),
     ),
     Fault(
         "inference/moves/split_merge.py",
@@ -555,9 +553,9 @@ MOVES = [
     ),
     Fault(
         "inference/moves/documents.py",
-        "ratio = weight - before + self._label(new",
-        "ratio = weight + self._label(new",
-        "documents are redrawn without the weight of what was",
+        'terms = jnp.log(z["gamma"]) - logits',
+        'terms = jnp.log(z["gamma"])',
+        "the chance that a label was proposed is dropped",
         (f"{TOPICS}::test_documents_redrawn_by_enumeration",),
     ),
     Fault(
@@ -652,7 +650,7 @@ KERNELS = [
         "active = occupied[k] & (jnp.sum(occupied) > 1)",
         "active = occupied[k]",
         "a single cluster pays a margin over none",
-        (DPMMGM,),
+        (f"{DPMMGM}::test_weights_of_a_single_cluster_keep_their_prior",),
     ),
     Fault(
         "inference/kernels/ilsvm.py",
@@ -706,8 +704,8 @@ KERNELS = [
     Fault(
         "inference/kernels/medlda.py",
         "A, tau = tube_rows(x, check_targets(y, len(x)).astype(x.dtype), epsilon)",
-        "A, tau = tube_rows(x, check_targets(y, len(x)).astype(x.dtype), -epsilon)",
-        "a tube turned inside out",
+        "A, tau = tube_rows(x, check_targets(y, len(x)).astype(x.dtype), 2 * epsilon)",
+        "a tube of twice the width",
         conforms("medlda-regression", "collapsed"),
     ),
     Fault(
@@ -850,7 +848,7 @@ MEAN_FIELD = [
         "theta = linear[r, k] + psi[r, k] * gram[k, k]",
         "theta = linear[r, k]",
         "a feature explains away itself",
-        ("inference/mean_field/test_mean_field_ilsvm.py::test_the_gradient_vanishes_at_a_fixed_point",),
+        ("inference/mean_field/test_mean_field_ilsvm.py",),
     ),
     Fault(
         "inference/mean_field/medlda_descent.py",
@@ -861,9 +859,9 @@ MEAN_FIELD = [
     ),
     Fault(
         "inference/mean_field/medlda_words.py",
-        "margins[j] = shifts[j] - shifts[o]",
-        "margins[j] = shifts[j] + shifts[o]",
-        "a wrong sign of the true label's shift",
+        "w[up] += at",
+        "w[up] += at / 2",
+        "half of the multipliers that move is lost",
         ("inference/mean_field/test_mean_field_medlda.py",),
     ),
     Fault(

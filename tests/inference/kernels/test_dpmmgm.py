@@ -172,6 +172,23 @@ def run_weights(num_samples, num_chains, **options):
     return total_loss(np.asarray(jax.jit(jax.vmap(chain))(random.split(random.key(0), num_chains))))
 
 
+def test_weights_of_a_single_cluster_keep_their_prior():
+    """It pays nothing, and wherever its weights were, they go back to the prior."""
+    X, labels, settings, _, move, program, _ = weights_alone()
+    target = dpmmgm_collapsed(program).target((X,), settings)
+
+    def step(z, key):
+        return move.step(random.split(key, move.num_keys), z, None, target, {})[0], None
+
+    def chain(key):
+        z = {"z": jnp.ones_like(labels), "eta": jnp.full((5, 2), 9.0)}
+        return jax.lax.scan(step, z, random.split(key, 20))[0]["eta"][1]
+
+    eta = np.asarray(jax.jit(jax.vmap(chain))(random.split(random.key(0), 400)))
+    assert np.all(np.abs(eta.mean(0)) < MAX_Z / 20)
+    assert np.all(np.abs(eta.var(0) - 1) < MAX_Z * (2 / 400) ** 0.5)
+
+
 def nuts_loss(num_samples, num_chains):
     X, _, settings, fixed, _, _, total_loss = weights_alone()
     mcmc = MCMC(

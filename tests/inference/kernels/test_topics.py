@@ -564,14 +564,14 @@ def test_labels_of_new_documents_by_enumeration(name):
     rng = np.random.default_rng(0)
     documents, copies = [(0, 0, 1, 2), (1, 2, 3), (3,)], 64
     phi, mu, gamma = rng.dirichlet(np.ones(4), size=3), rng.dirichlet(np.full(3, 0.3), size=2), np.array([0.3, 0.7])
-    eta, settings = rng.normal(size=(2, 3)), {"alpha": 4.0}
+    eta, settings = rng.normal(size=(2, 3)), {"alpha": 0.5}
     if name == "mmctm":
         settings |= {"cost": 0.8, "ell": 1.0}
     exact = np.zeros((3, 2))
     for d, k in itertools.product(range(3), range(2)):
         for z in itertools.product(range(3), repeat=len(documents[d])):
             n = np.bincount(z, minlength=3)
-            log = np.log(gamma[k]) + log_topics(n, 4.0 * mu[k]) + np.log(phi[list(z), list(documents[d])]).sum()
+            log = np.log(gamma[k]) + log_topics(n, 0.5 * mu[k]) + np.log(phi[list(z), list(documents[d])]).sum()
             if name == "mmctm":
                 log -= 2 * settings["cost"] * loss(name, [n / n.sum()], [k], eta[None], settings)[0]
             exact[d, k] += np.exp(log)

@@ -234,6 +234,7 @@ def test_information_normal_maps_over_batches_like_single_laws():
 
 
 HINGES = [(1.0, 1.0, 1.0), (0.1, 2.0, 3.0), (5.0, 1.0, 0.3), (2.0, 0.5, 4.0)]
+HINGES += [(0.2, 3.0, 0.8)]  # 2 c s^2 is below ell
 
 
 def hinge_density(cost, ell, s):
