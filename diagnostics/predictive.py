@@ -139,7 +139,7 @@ def _discriminants(dt: xr.DataTree, posterior: xr.Dataset, X: Any, discriminant:
     if discriminant is not None:
         found = np.stack([np.asarray(discriminant({k: v[0] for k, v in draw.items()}, X)) for draw in single])
     elif card and card.predict:
-        predict = functools.partial(card.predict, **settings_of(dt, card.predict, draws))
+        predict = functools.partial(card.predict, **settings_of(dt, card, draws))
         if "each" in inspect.signature(card.predict).parameters:  # it goes on from draw to draw
             found = np.asarray(predict(draws, X, each=True).discriminant)
         else:
@@ -152,9 +152,12 @@ def _discriminants(dt: xr.DataTree, posterior: xr.Dataset, X: Any, discriminant:
     return found.reshape(*shape, *found.shape[1:])
 
 
-def settings_of(dt: xr.DataTree, predict: Callable, draws: dict[str, np.ndarray]) -> dict[str, Any]:
-    """The hyper-parameters a prediction asks for, as the fit had them."""
-    wanted = [p.name for p in inspect.signature(predict).parameters.values() if p.kind is p.KEYWORD_ONLY]
+def settings_of(dt: xr.DataTree, card: Any, draws: dict[str, np.ndarray]) -> dict[str, Any]:
+    """The hyper-parameters a card's prediction asks for, as the fit had them; all of them, if it takes any."""
+    asked = list(inspect.signature(card.predict).parameters.values())
+    if any(p.kind is p.VAR_KEYWORD for p in asked):
+        asked += inspect.signature(card.program).parameters.values()
+    wanted = [p.name for p in asked if p.kind is p.KEYWORD_ONLY]
     # What had a prior is a site; the draws' values count, whatever number is given.
     return {name: 1.0 if name in draws else value for name, value in arguments_of(dt).items() if name in wanted}
 

@@ -69,9 +69,9 @@ def plot_mixture_decision(
     box, points = _grid(X, resolution)
     draws = flat_draws(dt["posterior"].to_dataset())
     step = -(-len(next(iter(draws.values()))) // num_draws)
-    predict = card_of(dt).predict
-    settings = settings_of(dt, predict, draws)
-    found = predict({name: array[::step] for name, array in draws.items()}, points, **settings)
+    card = card_of(dt)
+    settings = settings_of(dt, card, draws)
+    found = card.predict({name: array[::step] for name, array in draws.items()}, points, **settings)
     votes, f = np.asarray(found.votes), np.asarray(found.discriminant)
     scores = f if f.ndim == 2 else np.stack([-f / 2, f / 2], axis=1)
     num_classes = votes.shape[1]
