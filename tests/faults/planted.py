@@ -1172,7 +1172,7 @@ FRONT = [
         "found = fitted.fit(train.X, train.y).predict(test.X)",
         "found = fitted.fit(test.X, test.y).predict(test.X)",
         "held-out scores of rows that were learned from",
-        ("regbayes/test_reproduce.py",),
+        ("regbayes/test_reproduce.py::test_hyper_parameters_are_chosen_in_the_training_part",),
     ),
     Fault(
         "regbayes/reproduce/experiment.py",
