@@ -40,8 +40,8 @@ def test_scores_of_draws_that_differ():
 
 def test_the_last_of_a_weight_more_than_inputs_is_the_intercept():
     X, y = np.array([[1.0, 0.0], [-1.0, 0.0], [0.5, 0.0]]), np.array([1, 0, 1])
-    scores = predictive(svm_tree([[[1.0, 0.0, 0.25]] * 4]), X, y).scores["estimate"]
-    assert scores["hinge loss of the mean discriminant"] == pytest.approx((0.25 + 0.25) / 3)
+    scores = predictive(svm_tree([[[1.0, 0.0, -0.25]] * 4]), X, y).scores["estimate"]
+    assert scores["hinge loss of the mean discriminant"] == pytest.approx((0.25 + 0.75) / 3)
 
 
 def test_errors_are_those_of_repeated_runs():

@@ -12,6 +12,7 @@ from regbayes import datasets
 from regbayes.cli import main
 from regbayes.commands import data as reader
 from regbayes.commands.common import UsageError
+from regbayes.fitting import _scheme
 from regbayes.inference.engine import loop
 
 TINY = ["--num-samples", "6", "--num-warmup", "3", "--num-chains", "2"]
@@ -55,6 +56,15 @@ def test_fit_then_plot(csv, tmp_path, capsys, recwarn):
     assert sorted(path.name for path in (tmp_path / "plots").iterdir()) == names
     assert all(name in text for name in names)
     assert not recwarn.list
+
+
+def test_the_recommended_kernel_draws_unless_another_is_named():
+    for name in regbayes.zoo.names():
+        entry = regbayes.zoo[name]
+        assert _scheme(entry, None) == list(entry.kernels)[-1]
+    assert _scheme(regbayes.zoo["svm"], "augmentation") == "augmentation"
+    with pytest.raises(ValueError, match="kernel must be one of augmentation, slice, found 'nuts'"):
+        regbayes.fit("svm", np.eye(2), np.arange(2), kernel="nuts")
 
 
 def test_an_interrupted_run_goes_on(csv, tmp_path, capsys, monkeypatch):

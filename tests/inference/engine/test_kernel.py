@@ -188,6 +188,12 @@ def test_a_misfit_is_refused_at_init(moves, program, init_params, message):
         MoveKernel(program, moves).init(random.key(0), 0, init_params, (X, Y), {})
 
 
+def test_a_start_that_is_given_is_taken():
+    kernel = regbayes.zoo["svm"].kernels["slice"]()  # whose move would rather start elsewhere
+    state = kernel.init(random.key(0), 0, {"eta": jnp.array([3.0, -4.0])}, (X, Y), {})
+    np.testing.assert_array_equal(state.z["eta"], [3.0, -4.0])
+
+
 def gaussian(x):
     mu = numpyro.sample("mu", dist.Normal(0.0, 1.0))
     tau = numpyro.sample("tau", dist.Gamma(2.0, 1.0))
