@@ -18,12 +18,11 @@ def outline(
 ) -> dict[str, dict[str, Any]]:
     """The program's sites with shapes in place of values: traced, not run, so nothing is compiled."""
     found: dict[str, dict[str, Any]] = {}
-    values = jax.tree.map(jnp.asarray, dict(given or {}))
 
-    def run() -> None:
-        found.update(trace(substitute(seed(program, jax.random.key(0)), data=values)).get_trace(*args, **kwargs))
+    def run(given: Sites) -> None:
+        found.update(trace(substitute(seed(program, jax.random.key(0)), data=given)).get_trace(*args, **kwargs))
 
-    jax.eval_shape(run)
+    jax.eval_shape(run, dict(given or {}))
     return found
 
 

@@ -254,7 +254,7 @@ def test_the_hierarchical_example_agrees_with_nuts():
     example = runpy.run_path(str(EXAMPLES / "hierarchical_svm.py"))
     X, y, group = example["make_groups"](seed=0, num_data=40)
     draws = {
-        name: example["run_inference"](kernel, X, y, group, seed=i, num_warmup=300, num_samples=2000, num_chains=2)
+        name: example["run_inference"](kernel, X, y, group, seed=i, num_warmup=200, num_samples=1000, num_chains=2)
         for i, (name, kernel) in enumerate(example["make_kernels"]().items())
     }
     nuts, blocks = (mcmc.get_samples(group_by_chain=True) for mcmc in draws.values())

@@ -154,7 +154,7 @@ def split_merge_alone(program):
     return MoveKernel(program, [move for move in kernel.moves if "Sweep" not in move.name], name="split-merge")
 
 
-def run(make, num_samples=600, num_chains=16, max_clusters=12):
+def run(make, num_samples=600, num_chains=16, max_clusters=24):
     settings = {"num_warmup": 50, "num_samples": num_samples, "num_chains": num_chains}
     kernel = make(functools.partial(dpgmm, max_clusters=max_clusters))
     mcmc = MCMC(kernel, chain_method="vectorized", progress_bar=False, **settings)

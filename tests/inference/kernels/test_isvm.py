@@ -120,7 +120,8 @@ def split_merge_alone(program):
     return MoveKernel(program, [move for move in kernel.moves if type(move).__name__ != "Sweep"], name="split-merge")
 
 
-def run(make, num_classes, num_samples=600, num_chains=16, max_clusters=12):
+def run(make, num_classes, num_samples=600, num_chains=16):
+    max_clusters = 64 if make is isvm_slice else 8  # clusters without data too
     program = functools.partial(isvm, num_classes=num_classes, max_clusters=max_clusters, intercept=num_classes == 2)
     settings = {"num_warmup": 50, "num_samples": num_samples, "num_chains": num_chains}
     mcmc = MCMC(make(program), chain_method="vectorized", progress_bar=False, **settings)
