@@ -180,10 +180,10 @@ def _draw_vote_scale(ax: Axes, num_classes: int, names: Sequence[str]) -> None:
     steps = np.linspace(0, 1, 65)
     if num_classes == 2:
         colours, low = _blend(np.stack([1 - steps, steps], axis=-1)), 0.0
-        label = f"posterior probability of {names[1]}"
+        label = f"share of draws for {names[1]}"
     else:
         colours, low = 1 - 0.55 * steps[:, None] * np.ones(3), 1 / num_classes
-        label = "posterior probability of the leading class"
+        label = "share of draws for the leading class"
     scale = plt.cm.ScalarMappable(plt.Normalize(low, 1), LinearSegmentedColormap.from_list("vote", colours))
     ax.figure.colorbar(scale, ax=ax, label=label, pad=0.02)
 
