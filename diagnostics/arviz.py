@@ -177,7 +177,7 @@ def _training_loss(
 
 
 def _loss(
-    model: Callable, margins: tuple[str, ...], draw: Mapping[str, jax.Array], *args: Any, **kwargs: Any
+    model: Callable, margins: tuple[str, ...], draw: Mapping[str, jax.Array], /, *args: Any, **kwargs: Any
 ) -> jax.Array:
     """The mean loss of a datum at a draw."""
     found = trace(substitute(seeded(model, jax.random.key(0)), data=draw)).get_trace(*args, **kwargs)

@@ -7,15 +7,13 @@ from functools import partial
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import random
-from numpyro.infer.gibbs import conditioned, latent_sample_sites, prototype_trace
 
 from ..inference.engine.compiled import over_rows
 from ..inference.engine.kernel import MoveKernel
 from ..inference.engine.move import Move
-from ..inference.engine.target import Sites, Target
+from ..inference.engine.target import Sites, Target, prior_draw
 
 TOLERANCE = 1e-8
 
@@ -115,7 +113,7 @@ def conformance(
         moves = kernel.check(kernel.target(args, kwargs))
         args, kwargs = kernel.arguments(args, kwargs)
         keys = jax.vmap(random.split)(random.split(random.key(seed), num_states))
-        states = over_rows(partial(_state, kernel.model), keys[:, 0], *args, **kwargs)
+        states = over_rows(partial(prior_draw, kernel.model), keys[:, 0], *args, **kwargs)
         names = kernel.owned(jax.tree.map(lambda leaf: leaf[0], states))
         rows = keys[:, 1], {site: states[site] for site in names}
         sides = [over_rows(partial(_both_sides, kernel.model, move), rows, *args, **kwargs) for move in moves]
@@ -125,14 +123,8 @@ def conformance(
     return report
 
 
-def _state(model: Callable, key: jax.Array, *args: Any, **kwargs: Any) -> Sites:
-    """From the prior."""
-    sites = prototype_trace(conditioned(model), key, args, kwargs)
-    return {site: jnp.asarray(sites[site]["value"]) for site in latent_sample_sites(sites)}
-
-
 def _both_sides(
-    model: Callable, move: Move, keyed: tuple[jax.Array, Sites], *args: Any, **kwargs: Any
+    model: Callable, move: Move, keyed: tuple[jax.Array, Sites], /, *args: Any, **kwargs: Any
 ) -> tuple[jax.Array, jax.Array] | None:
     """Of the identity that makes the move right, at a state."""
     (key, z), target = keyed, Target(model, inspect.signature(model), args, kwargs)

@@ -100,7 +100,7 @@ class _OverRows:
         return lax.map(lambda row: self.function(row, *args, **kwargs), rows)
 
 
-def over_rows(function: Callable, rows: Any, *args: Any, **kwargs: Any) -> Any:
+def over_rows(function: Callable, rows: Any, /, *args: Any, **kwargs: Any) -> Any:
     """``function(row, *args, **kwargs)`` of each row, one after the other; compiled once for what is alike.
 
     :param function: it should not be made around data: what it is made around is part of the key.

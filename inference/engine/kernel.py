@@ -18,9 +18,9 @@ from numpyro.infer.mcmc import MCMCKernel
 from numpyro.util import identity, is_prng_key
 
 from ...models.laws.arguments import counting, is_concrete
-from .compiled import Arguments, by_level, likeness, make_room, shared
+from .compiled import Arguments, by_level, likeness, make_room, over_rows, shared
 from .move import Move
-from .target import Sites, Target
+from .target import Sites, Target, prior_draw
 
 
 class KernelState(NamedTuple):
@@ -260,7 +260,9 @@ class MoveKernel(MCMCKernel):
         demanding = [move for move in moves if type(move).validate is not Move.validate]
         if demanding and all(is_concrete(leaf) for leaf in jax.tree.leaves((target.args, target.kwargs))):
             with jax.ensure_compile_time_eval():
-                draw = self.owned(jax.jit(functools.partial(self.draw, target))(random.key(0)))
+                prior, keys = functools.partial(prior_draw, self._model), random.split(random.key(0), 1)
+                draws = over_rows(prior, keys, *target.args, **target.kwargs)
+                draw = self.owned(jax.tree.map(lambda leaf: leaf[0], draws))
                 for move in demanding:
                     move.validate(draw, target)
         return moves

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from numpyro.handlers import seed, substitute, trace
-from numpyro.infer.gibbs import GIBBS_SITES_KWARG, conditioned
+from numpyro.infer.gibbs import GIBBS_SITES_KWARG, conditioned, latent_sample_sites, prototype_trace
 from numpyro.infer.util import log_density
 
 Sites = dict[str, jax.Array]
@@ -26,6 +26,12 @@ def outline(
     return found
 
 
+def prior_draw(program: Callable, key: jax.Array, /, *args: Any, **kwargs: Any) -> Sites:
+    """The program's latent sites from the prior."""
+    sites = prototype_trace(conditioned(program), key, args, kwargs)
+    return {site: jnp.asarray(sites[site]["value"]) for site in latent_sample_sites(sites)}
+
+
 class Target:
     """A program together with its arguments: what a move may ask of them.
 
@@ -40,7 +46,7 @@ class Target:
         self, model: Callable, signature: inspect.Signature, args: tuple, kwargs: Mapping[str, Any] | None
     ) -> None:
         kwargs = dict(kwargs or {})
-        self.model, self.args, self.kwargs = model, args, kwargs
+        self.model, self.signature, self.args, self.kwargs = model, signature, args, kwargs
         self.given: Sites = dict(kwargs.get(GIBBS_SITES_KWARG, {}))
         self._bound = signature.bind(*args, **{k: v for k, v in kwargs.items() if k != GIBBS_SITES_KWARG})
         self._bound.apply_defaults()

@@ -1,5 +1,8 @@
 """The augmentation move for any program: read off the program instead of written by hand."""
 
+import functools
+import inspect
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -12,6 +15,7 @@ from numpyro.handlers import block
 
 from ...models import HingeOmega, InformationNormal
 from ...models.factors import MARGIN
+from ..engine.compiled import over_rows
 from ..engine.move import Augmented
 from ..engine.target import Sites, Target
 from .augmentation import columnwise, information
@@ -73,23 +77,29 @@ class MarginWeights(Augmented):
     def validate(self, z: Sites, target: Target) -> None:
         """Affine scores have one Jacobian everywhere, and a Gaussian rest one Hessian."""
         site = self.sites[0]
-
-        @jax.jit
-        def derivatives(point: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-            A, _, cost = self._rows(z, target, point)
-            return A, cost, self._rest(z, target, point)[1]
-
-        here, there = derivatives(jnp.zeros_like(z[site])), derivatives(2 * z[site] + 1)
+        points = jnp.stack([jnp.zeros_like(z[site]), 2 * z[site] + 1])
+        derivatives = functools.partial(_derivatives, self, target.model, target.signature)
+        rows = points, jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), z)
+        found = over_rows(derivatives, rows, *target.args, **target.kwargs)
         wanted = [
             "the scores of its margin factors must be affine in it",
             "the cost of its margin factors must not depend on it",
             "its prior must be Normal or MultivariateNormal",
         ]
-        for what, a, b in zip(wanted, here, there, strict=True):
+        for what, (a, b) in zip(wanted, found, strict=True):
             if not np.allclose(a, b, rtol=1e-2, atol=1e-3 * np.abs(a).max()):
                 raise ValueError(
                     f"site {site!r} is not conditionally Gaussian given the augmentation: {what}; use NUTS for it"
                 )
+
+
+def _derivatives(
+    move: MarginWeights, model: Callable, signature: inspect.Signature, row: tuple, /, *args: Any, **kwargs: Any
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Of the scores in the site, the costs, and the Hessian of the rest, at a point."""
+    (point, z), target = row, Target(model, signature, args, kwargs)
+    A, _, cost = move._rows(z, target, point)
+    return A, cost, move._rest(z, target, point)[1]
 
 
 def _hinges(site: dict[str, Any]) -> tuple[jax.Array, jax.Array] | None:

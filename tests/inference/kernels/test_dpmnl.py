@@ -77,7 +77,7 @@ def small_run():
     return mcmc.get_samples(group_by_chain=True)
 
 
-@pytest.mark.parametrize("num_classes", [2, 3])
+@pytest.mark.parametrize("num_classes", [pytest.param(2, marks=pytest.mark.slow), 3])  # two are the zoo's
 def test_every_move_conforms_to_the_program(num_classes):
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(5, 2)), np.arange(5) % num_classes
