@@ -22,7 +22,12 @@ def modules():
     return names
 
 
-@pytest.mark.parametrize("name", modules())
+# The pages of the models each draw a chain, as the tests of the zoo do: the first stands for them.
+PAGES = [entry.program.__module__ for entry in regbayes.zoo.values()]
+NAMES = [pytest.param(name, marks=pytest.mark.slow if name in PAGES[1:] else ()) for name in modules()]
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_examples_in_docstrings(name):
     assert doctest.testmod(importlib.import_module(name)).failed == 0
 

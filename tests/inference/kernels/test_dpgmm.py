@@ -283,6 +283,7 @@ def test_draws_are_checked():
 # ----- Chains from far apart
 
 
+@pytest.mark.slow
 def test_chains_from_far_apart_find_the_same_clusters():
     X = standardised(np.concatenate([data(10, 2, s) * 0.3 + 3 * np.array([[s, s % 2]]) for s in range(3)]))
     for make in KERNELS.values():

@@ -183,6 +183,7 @@ def test_chains_from_one_cluster_and_from_singletons_agree(kernel):
         assert value < 1.05
 
 
+@pytest.mark.slow
 def test_chains_from_one_cluster_and_from_singletons_find_the_same_clusters():
     X, y, truth = make_m2dpm_setting2(30, 4, 3, seed=1)
     for make in KERNELS.values():

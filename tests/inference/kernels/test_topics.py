@@ -185,6 +185,7 @@ def test_assignments_by_enumeration_with_many_draws(name, host):
 # ----- Geweke's test
 
 
+@pytest.mark.slow
 def test_sites_keep_the_prior_when_words_are_redrawn():
     """Words given topics, then a sweep, with next to no margin: every site keeps its prior."""
     program = functools.partial(models.mmctm, num_clusters=2, num_topics=2)
