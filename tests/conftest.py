@@ -26,7 +26,7 @@ def pytest_configure(config):
     os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *flags]).strip()
 
 
-MANY_MAPS = 6_500
+MANY_MAPS = 8_000
 """Of compiled code that a worker keeps: about a gigabyte."""
 CACHE = pathlib.Path(__file__).parents[1] / ".cache" / "jax"
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(CACHE))
