@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax, random
-from jax.sharding import Mesh
+from jax.sharding import Mesh, NamedSharding
 from numpyro.handlers import seed, substitute, trace
 from numpyro.infer.gibbs import GIBBS_SITES_KWARG, conditioned, latent_sample_sites, prototype_trace
 from numpyro.infer.mcmc import MCMCKernel
@@ -72,15 +72,13 @@ class Compiled:
 
         Of these the first ``num`` count, so that one loop serves for any number. Chains are shared out among devices.
         """
-        devices = math.gcd(jax.local_device_count(), len(state.log_joint))
         side_by_side = jax.vmap if self.kernel.side_by_side else lambda one: functools.partial(lax.map, one)
 
         def chains(leaves: list, state: KernelState, num: jax.Array, thinning: jax.Array) -> tuple:
             one = functools.partial(self._chain, arguments.with_leaves(leaves), capacity, num, thinning)
             return side_by_side(one)(state)
 
-        if devices > 1:
-            mesh = Mesh(np.array(jax.local_devices()[:devices]), "chain")
+        if (mesh := mesh_of(len(state.log_joint))) is not None:
             whole, parts = jax.P(), jax.P("chain")
             shards = functools.partial(jax.shard_map, mesh=mesh, check_vma=False)
             chains = shards(chains, in_specs=(whole, parts, whole, whole), out_specs=parts)
@@ -216,6 +214,17 @@ class MoveKernel(MCMCKernel):
             make_room()
         return by_level(lambda apart: getattr(code, step)(apart, apart.leaves, *values), arguments, code.too_early)
 
+    def draws(
+        self, arguments: tuple[tuple, dict[str, Any]], capacity: int, state: KernelState, num: int, thinning: int
+    ) -> tuple[KernelState, Sites, jax.Array]:
+        """The state after ``num`` draws with ``thinning`` sweeps each, the draws, and their log joints.
+
+        The chains are first put where they are swept: a state from a start, a file or a sweep is all the same then.
+        """
+        if (mesh := mesh_of(len(state.log_joint))) is not None:
+            state = jax.device_put(state, NamedSharding(mesh, jax.P("chain")))
+        return self.compiled("draws", arguments, capacity, state, num, thinning)
+
     def _detached(self) -> "MoveKernel":
         """A copy that nobody changes any more."""
         kernel = copy.copy(self)
@@ -336,6 +345,12 @@ class MoveKernel(MCMCKernel):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_sample_fn": None, "_key": None}
+
+
+def mesh_of(num_chains: int) -> Mesh | None:
+    """The devices that chains are shared out among, if there are several."""
+    devices = math.gcd(jax.local_device_count(), num_chains)
+    return Mesh(np.array(jax.local_devices()[:devices]), "chain") if devices > 1 else None
 
 
 def program_name(model: Callable) -> str:

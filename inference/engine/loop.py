@@ -154,7 +154,7 @@ class _Run:
             drawn = (self.done - self.num_warmup) // self.thinning
             num = min(max(1, sweeps // self.thinning), self.capacity, self.num_samples - drawn)
             each = self.thinning
-        state, sites, log_joint = self.kernel.compiled("draws", self.arguments, self.capacity, self.state, num, each)
+        state, sites, log_joint = self.kernel.draws(self.arguments, self.capacity, self.state, num, each)
         if np.any(np.asarray(state.overflow)):
             self.store.remove()
             raise BufferFull(

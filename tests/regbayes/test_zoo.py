@@ -60,7 +60,7 @@ def started(sampler, args, kwargs):
 
 def swept(sampler, state, args, kwargs, num=1):
     """After so many sweeps, by the code of the loop that draws."""
-    return sampler.compiled("draws", sampler.arguments(args, kwargs), loop.MOST_DRAWS, state, num, 1)[0]
+    return sampler.draws(sampler.arguments(args, kwargs), loop.MOST_DRAWS, state, num, 1)[0]
 
 
 def test_the_catalogue_is_a_mapping():
