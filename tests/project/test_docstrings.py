@@ -38,8 +38,10 @@ def test_there_are_examples():
     assert len(found) >= 10
 
 
-def test_the_readme_program(capsys):
-    program = re.search(r"```python\n(.*?)```", README.read_text(), re.DOTALL).group(1)
-    exec(compile(program, "README.md", "exec"), {})
+def test_the_readme_s_programs(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    programs = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+    exec(compile("\n".join(programs), "README.md", "exec"), {})
+    assert (tmp_path / "svm.nc").exists()
     assert "eta[" in capsys.readouterr().out
     assert regbayes.__version__
