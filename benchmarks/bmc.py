@@ -101,10 +101,7 @@ def margin(rounds):
 
 def slices(rounds):
     X, z = gaussians(10_000, 10, 20)
-    runs = {
-        "dpgmm slice": sweeper(dpgmm_slice, dpgmm, X, z),
-        "dpgmm collapsed": sweeper(dpgmm_collapsed, dpgmm, X, z),
-    }
+    runs = {"dpgmm slice": sweeper(dpgmm_slice, dpgmm, X, z), "dpgmm collapsed": sweeper(dpgmm_collapsed, dpgmm, X, z)}
     return report("10,000 x 10, 20 clusters", runs, race(runs, rounds, 2), 1 / 5)
 
 

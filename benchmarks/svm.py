@@ -78,11 +78,7 @@ def main(args: argparse.Namespace) -> None:
     for name, values in rates.items():
         # Interleaved rounds share the machine's mood, so ratios are taken round by round.
         ratios = np.array(values) / np.array(rates["NUTS"])
-        table[name] = {
-            "rates": values,
-            "ratio": max(values) / max(rates["NUTS"]),
-            "median": float(np.median(ratios)),
-        }
+        table[name] = {"rates": values, "ratio": max(values) / max(rates["NUTS"]), "median": float(np.median(ratios))}
         row = (max(values), np.median(values), table[name]["ratio"], table[name]["median"])
         print(f"{name:<14}{row[0]:>18.0f}{row[1]:>10.0f}{row[2]:>22.1f}{row[3]:>10.1f}")
     data = f"{args.num_data:,} x {args.dim}, cost {args.cost:g}"

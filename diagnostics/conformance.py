@@ -66,10 +66,7 @@ class Report:
 
     def __str__(self) -> str:
         width = max(len(row.move) for row in self.rows)
-        lines = [
-            f"conformance of {self.kernel} (float64)",
-            f"{'move':<{width}}  {'checked':>7}  {'error':>8}",
-        ]
+        lines = [f"conformance of {self.kernel} (float64)", f"{'move':<{width}}  {'checked':>7}  {'error':>8}"]
         for row in self.rows:
             error = f"{row.error:8.1e}" if row.reached else "       -"
             verdict = ("ok" if row.ok else "WRONG") if row.reached else "not reached by the identity"

@@ -33,12 +33,7 @@ def fit(name):
     args, settings = (entry.show or entry.example)()
     kernel = entry.kernels[list(entry.kernels)[-1]]()
     mcmc = MCMC(
-        kernel,
-        num_warmup=NUM_DRAWS,
-        num_samples=NUM_DRAWS,
-        num_chains=2,
-        chain_method="vectorized",
-        progress_bar=False,
+        kernel, num_warmup=NUM_DRAWS, num_samples=NUM_DRAWS, num_chains=2, chain_method="vectorized", progress_bar=False
     )
     mcmc.run(random.key(0), *args, extra_fields=("log_joint",), **settings)
     return diagnostics.to_datatree(mcmc, seed=0)

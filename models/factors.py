@@ -35,7 +35,7 @@ def hinge(name: str, f: ArrayLike, y: ArrayLike, *, cost: ArrayLike = 1.0, ell: 
 
     :param name: name of the factor.
     :param f: the scores, any shape.
-    :param y: the labels as signs, -1 or +1, of a shape that broadcasts with ``f``.
+    :param y: the labels as signs, -1 or +1, of a shape that broadcasts with ``f``; others are refused.
     :param cost: ``c``, positive.
     :param ell: the margin, positive.
 
@@ -50,6 +50,7 @@ def hinge(name: str, f: ArrayLike, y: ArrayLike, *, cost: ArrayLike = 1.0, ell: 
     ...     hinge("margin", X @ eta, 2 * y - 1, cost=1.0)
     """
     check_positive(cost=cost, ell=ell)
+    _check_signs(name, y)
     f, y = jnp.asarray(f), jnp.asarray(y)
     _check_broadcast(name, f=f, y=y, cost=cost, ell=ell)
     _factor(name, ell - y * f, cost)
@@ -204,6 +205,12 @@ def _check_broadcast(name: str, **arrays: ArrayLike) -> None:
     except ValueError:
         found = " and ".join(f"{key} of shape {shape}" for key, shape in zip(arrays, shapes, strict=True))
         raise ValueError(f"factor {name!r}: found {found}; give one value per datum in each") from None
+
+
+def _check_signs(name: str, y: ArrayLike) -> None:
+    if is_concrete(y) and not np.all(np.abs(np.asarray(y)) == 1):
+        found = ", ".join(map(str, np.unique(np.asarray(y))[:5].tolist()))
+        raise ValueError(f"factor {name!r}: found y {found}; signs must be -1 or 1: give 2 * y - 1 for labels 0 and 1")
 
 
 def _check_range(name: str, y: ArrayLike, num_classes: int) -> None:

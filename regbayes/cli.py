@@ -314,10 +314,7 @@ def _draw_plots(dt: Any, eta: Any, train: tuple, out: pathlib.Path) -> list[tupl
 
     plots: dict[str, tuple[Any, str]] = {
         "trace.png": (plot_trace(dt), "trace and ranks of the log joint"),
-        "decision.png": (
-            plot_decision(eta, *train).figure,
-            "decision regions and how sure they are",
-        ),
+        "decision.png": (plot_decision(eta, *train).figure, "decision regions and how sure they are"),
         "weights.png": (plot_posterior(dt, "eta"), "posterior of the weights"),
     }
     for name, (figure, _) in plots.items():

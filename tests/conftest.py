@@ -30,7 +30,7 @@ MANY_MAPS = 8_000
 """Of compiled code that a worker keeps: about a gigabyte."""
 CACHE = pathlib.Path(__file__).parents[1] / ".cache" / "jax"
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(CACHE))
-os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("MPLBACKEND", "agg")
 
 

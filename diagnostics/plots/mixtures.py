@@ -104,12 +104,7 @@ def components_of(dt: xr.DataTree) -> Any:
 
 
 def _draw_components(
-    ax: Axes,
-    dt: xr.DataTree,
-    points: np.ndarray,
-    shape: tuple[int, int],
-    box: tuple[float, ...],
-    ell: float | None,
+    ax: Axes, dt: xr.DataTree, points: np.ndarray, shape: tuple[int, int], box: tuple[float, ...], ell: float | None
 ) -> None:
     """An ellipse and the classifier's lines for each cluster that most draws have, from the draws that have it."""
     posterior = dt["posterior"].to_dataset()

@@ -20,11 +20,7 @@ INTERVALS = ((0.05, 0.95), (0.25, 0.75))
 
 
 def plot_kernels(
-    dt_a: xr.DataTree,
-    dt_b: xr.DataTree,
-    var_names: str | Sequence[str] | None = None,
-    *,
-    ax: Axes | None = None,
+    dt_a: xr.DataTree, dt_b: xr.DataTree, var_names: str | Sequence[str] | None = None, *, ax: Axes | None = None
 ) -> Axes:
     """The z-scores of :func:`compare_kernels`, a line per quantity; about 19 in 20 belong in the band.
 
@@ -139,10 +135,7 @@ def plot_objective(estimators: Any, *, ax: Axes | None = None) -> Axes:
 
 
 def plot_concentration(
-    runs: Mapping[float, xr.DataTree],
-    limit: Mapping[str, float],
-    *,
-    ax: Axes | None = None,
+    runs: Mapping[float, xr.DataTree], limit: Mapping[str, float], *, ax: Axes | None = None
 ) -> Axes:
     """How the posterior concentrates on the small-variance limit as the inverse temperature ``beta`` grows.
 

@@ -17,11 +17,7 @@ MOST_TOPICS = 24
 
 
 def plot_topics(
-    topics: Any,
-    vocabulary: Sequence[str] | None = None,
-    *,
-    num_words: int = 8,
-    which: Sequence[int] | None = None,
+    topics: Any, vocabulary: Sequence[str] | None = None, *, num_words: int = 8, which: Sequence[int] | None = None
 ) -> Figure:
     """The most probable words of each topic, as bars.
 
@@ -73,11 +69,7 @@ def plot_topics(
 
 
 def plot_documents(
-    documents: Any,
-    y: Any = None,
-    *,
-    class_names: Sequence[str] | None = None,
-    ax: Axes | None = None,
+    documents: Any, y: Any = None, *, class_names: Sequence[str] | None = None, ax: Axes | None = None
 ) -> Axes:
     """Which topics make up which documents, as a map: documents by class and by their largest topic.
 

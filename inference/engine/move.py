@@ -71,12 +71,7 @@ class Move(ABC):
 
     @abstractmethod
     def step(
-        self,
-        keys: jax.Array,
-        z: Sites,
-        log_joint: jax.Array | None,
-        target: Target,
-        tuning: dict[str, jax.Array],
+        self, keys: jax.Array, z: Sites, log_joint: jax.Array | None, target: Target, tuning: dict[str, jax.Array]
     ) -> tuple[Sites, jax.Array | None] | tuple[Sites, jax.Array | None, jax.Array]:
         """The new sites, and the program's log joint there if the move happens to know it.
 

@@ -118,13 +118,7 @@ def _kernel(model: Callable, overrelaxation: float, of_features: list[Move], nam
 
 
 def ilsvm_predict(
-    draws: Sites,
-    X: ArrayLike,
-    *,
-    num_sweeps: int = 5,
-    seed: int = 0,
-    each: bool = False,
-    **settings: Any,
+    draws: Sites, X: ArrayLike, *, num_sweeps: int = 5, seed: int = 0, each: bool = False, **settings: Any
 ) -> Prediction:
     """Classes of new inputs: the largest of the scores averaged over draws, and how the draws' votes are shared out.
 

@@ -140,11 +140,7 @@ def block_rows(problem: PrimalProblem, W: Array, k: int) -> tuple[Array, Array, 
         sgn, tau = class_rows(X @ W.T, problem.y, k, problem.ell)
         return sgn[:, None] * X, tau, c
     slopes = problem.D[1:, 0]  # the first piece is 0 and no two others are positive together: a sum of hinges
-    return (
-        np.concatenate([-slope * X for slope in slopes]),
-        problem.b[:, 1:].T.ravel(),
-        np.tile(c, len(slopes)),
-    )
+    return (np.concatenate([-slope * X for slope in slopes]), problem.b[:, 1:].T.ravel(), np.tile(c, len(slopes)))
 
 
 def em_sweep(problem: PrimalProblem, W: Array, floor: float, trace: list[float]) -> Array:

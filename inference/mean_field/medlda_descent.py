@@ -161,12 +161,7 @@ class Topics(NamedTuple):
 
 def no_margin(num_documents: int, num_topics: int) -> tuple[Array, Array, Array, float]:
     """Nothing to pay."""
-    return (
-        np.zeros((1, num_topics)),
-        np.zeros((num_documents, 1)),
-        np.zeros(num_documents, np.int64),
-        0.0,
-    )
+    return (np.zeros((1, num_topics)), np.zeros((num_documents, 1)), np.zeros(num_documents, np.int64), 0.0)
 
 
 def infer(X: scipy.sparse.csr_matrix, topics: Topics, alpha: float, rounds: int = 200, settled: float = 1e-4) -> Array:

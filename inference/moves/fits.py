@@ -144,11 +144,7 @@ def newton(
         new = (m + shift, root_new, P_new, jnp.maximum(own, NARROWING * s))
         # Single precision may give out before the fit is sharp: keep the last one that is finite.
         finite = jnp.isfinite(new[0]).all() & jnp.isfinite(root_new).all()
-        return (
-            i + 1,
-            *(jnp.where(finite, a, b) for a, b in zip(new, (m, root, P, s), strict=True)),
-            done | ~finite,
-        )
+        return (i + 1, *(jnp.where(finite, a, b) for a, b in zip(new, (m, root, P, s), strict=True)), done | ~finite)
 
     P = prior_precision * jnp.eye(size, dtype=dtype)
     root = jnp.eye(size, dtype=dtype) / jnp.sqrt(prior_precision)

@@ -208,10 +208,7 @@ def _step(key: jax.Array, margin: dict[str, jax.Array], size: jax.Array, aim: Ai
     factor = jnp.minimum(jnp.exp(size * u), aim.strongest / (margin["cost"] * margin["ell"]))
     moved = {name: value * factor for name, value in margin.items()}
     cost = (coin < 0.5) | (moved["ell"] > aim.reach)
-    return {
-        "cost": jnp.where(cost, moved["cost"], margin["cost"]),
-        "ell": jnp.where(cost, margin["ell"], moved["ell"]),
-    }
+    return {"cost": jnp.where(cost, moved["cost"], margin["cost"]), "ell": jnp.where(cost, margin["ell"], moved["ell"])}
 
 
 def _deviation(

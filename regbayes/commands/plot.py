@@ -69,10 +69,7 @@ def pictures(dt: Any) -> dict[str, tuple[str, Callable[[], Any]]]:
             lambda: diagnostics.plot_decision(weights, X, y, ell=ell),
         )
     if in_plane and components_of(dt) is not None:
-        found["decision"] = (
-            "decision regions, components and margins",
-            lambda: diagnostics.plot_mixture_decision(dt),
-        )
+        found["decision"] = ("decision regions, components and margins", lambda: diagnostics.plot_mixture_decision(dt))
     if site := label_site(posterior):
         if posterior[site].shape[-1] <= MOST_DATA:
             found["coclustering"] = ("who is with whom", lambda: diagnostics.plot_coclustering(dt))

@@ -103,14 +103,7 @@ class PosteriorClassifier(ClassifierMixin, BaseEstimator):
     """
 
     def __init__(
-        self,
-        program="isvm",
-        kernel=None,
-        num_warmup=200,
-        num_samples=200,
-        num_chains=1,
-        random_state=None,
-        **options,
+        self, program="isvm", kernel=None, num_warmup=200, num_samples=200, num_chains=1, random_state=None, **options
     ):
         self.program = program
         self.kernel = kernel

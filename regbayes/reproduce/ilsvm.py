@@ -344,11 +344,7 @@ FIG8 = Experiment(
         for value in values
     ),
     methods={"MT-iLSVM": Method(mt("hinge"))},
-    metrics={
-        "score": Metric("accuracy, explained (%)", 2),
-        "features": Metric("features", 1),
-        "seconds": SECONDS,
-    },
+    metrics={"score": Metric("accuracy, explained (%)", 2), "features": Metric("features", 1), "seconds": SECONDS},
     cell=sensitivity_cell,
     num_seeds=(5, 1),
     notes=(

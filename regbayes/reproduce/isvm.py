@@ -170,11 +170,7 @@ TABLE2 = Experiment(
     paper=paper(
         ("support",),
         ("RBF-SVM", "RBF-iSVM"),
-        {
-            "Setting 1": "16.3 3.4, 8.5 2.5",
-            "Setting 2": "13.0 1.6, 5.9 0.8",
-            "Setting 3": "16.5 2.6, 7.5 1.4",
-        },
+        {"Setting 1": "16.3 3.4, 8.5 2.5", "Setting 2": "13.0 1.6, 5.9 0.8", "Setting 3": "16.5 2.6, 7.5 1.4"},
     ),
     num_seeds=(50, 2),
     notes=(

@@ -251,14 +251,7 @@ METHODS = {
     ),
 }
 
-COLUMNS = {
-    "CTM": 0,
-    "CTM, no landmarks": 0,
-    "SVM": 1,
-    "SVM, tf-idf": 1,
-    "self-training SVM, tf-idf": 2,
-    "MMCTM": 3,
-}
+COLUMNS = {"CTM": 0, "CTM, no landmarks": 0, "SVM": 1, "SVM, tf-idf": 1, "self-training SVM, tf-idf": 2, "MMCTM": 3}
 PAPER = {
     "20NEWS": {
         5: (17.22, 4.2, 37.13, 2.9, 39.36, 3.2, 56.70, 1.9),
@@ -366,10 +359,7 @@ FIG5 = Experiment(
     duration=("1 hour", "5 minutes"),
     settings=tuple(DATA),
     methods={name: METHODS[name] for name in ("CTM", "MMCTM")},
-    metrics={
-        "silhouette": Metric("silhouette of the classes", 3),
-        "own": Metric("of the model's clusters", 3),
-    },
+    metrics={"silhouette": Metric("silhouette of the classes", 3), "own": Metric("of the model's clusters", 3)},
     cell=embedding_cell,
     num_seeds=(1, 1),
     notes=(
@@ -418,11 +408,7 @@ FIG9 = Experiment(
     duration=("3 hours", "10 minutes"),
     settings=tuple(f"{name}, L={num}" for name in DATA for num in LANDMARKS),
     methods={"MMCTM": METHODS["MMCTM"]},
-    metrics={
-        "first": Metric("after 1 sweep (%)", 1),
-        "thirty": Metric("after 30", 1),
-        "last": Metric("after 60", 1),
-    },
+    metrics={"first": Metric("after 1 sweep (%)", 1), "thirty": Metric("after 30", 1), "last": Metric("after 60", 1)},
     cell=sweeps_cell,
     num_seeds=(5, 1),
     notes=(

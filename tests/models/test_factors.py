@@ -463,3 +463,9 @@ def test_only_margin_factors_gain_an_omega():
 def test_a_label_beyond_the_scores_is_named():
     with pytest.raises(ValueError, match=r"'margin'.*y from 0 to 2; labels must lie in 0\.\.1"):
         log_p(lambda: multiclass_hinge("margin", np.ones((2, 2)), np.array([0, 2])))
+
+
+def test_labels_that_are_no_signs_are_named():
+    with pytest.raises(ValueError, match=r"'margin': found y 0, 1; signs must be -1 or 1: give 2 \* y - 1"):
+        log_p(lambda: hinge("margin", np.ones(3), np.array([0, 1, 1])))
+    assert log_p(lambda: hinge("margin", np.ones(2), np.array([-1.0, 1.0]))) == pytest.approx(-4.0)

@@ -61,7 +61,7 @@ def test_a_cluster_of_one_class_predicts_it():
 CHAINS = {"num_warmup": 5, "num_samples": 6, "num_chains": 2, "max_clusters": 40, "concentration": 1.0}
 
 
-@pytest.mark.parametrize("program", ["isvm", "dpmnl"])
+@pytest.mark.parametrize("program", ["isvm", pytest.param("dpmnl", marks=pytest.mark.slow)])
 def test_a_posterior_is_a_classifier(program):
     X, y, _ = datasets.make_m2dpm_setting2(80, 2, 2, seed=0)
     words = np.array(["no", "yes"])[y]

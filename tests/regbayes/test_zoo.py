@@ -280,7 +280,7 @@ def test_a_state_goes_on_from_a_file_bit_for_bit(name, kernel, tmp_path):
         np.testing.assert_array_equal(one, other)
 
 
-BY_MCMC = [("svm", "slice", 1), ("medlda", "collapsed", 2)]
+BY_MCMC = [("svm", "slice", 1)]
 RESUMED = [pytest.param(*both, 2, marks=pytest.mark.slow) for both in KERNELS] + BY_MCMC
 
 

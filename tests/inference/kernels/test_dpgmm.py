@@ -198,6 +198,7 @@ def test_small_unions_are_split_and_merged_without_the_other_rows(monkeypatch):
 # ----- Hyper-parameters
 
 
+@pytest.mark.slow
 def test_hyper_parameters_by_importance_sampling():
     """Every prior at once: draws of the kernel against prior draws weighted by the sum over all partitions."""
     num = 1500

@@ -199,6 +199,7 @@ def nuts_loss(num_samples, num_chains):
     return total_loss(np.asarray(mcmc.get_samples(group_by_chain=True)["eta"]))
 
 
+@pytest.mark.slow
 def test_weights_against_nuts():
     """The exact step has the program's loss; the paper's has another, which is shown and not hidden."""
     reference = nuts_loss(300, 8)

@@ -143,6 +143,7 @@ def test_coefficients_by_quadrature():
     assert np.abs(scores).max() < MAX_Z
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_classes", [2, 4])
 def test_classes_that_no_line_divides(num_classes):
     inputs, labels = blobs(120, num_classes)

@@ -143,7 +143,9 @@ def assert_tasks_enumerated(make, loss, X, most, alpha):
     assert np.abs(set_scores(draws["Z"], sets, logs)).max() < MAX_Z
 
 
-@pytest.mark.parametrize(("kernel", "loss"), [("collapsed", "hinge"), ("slice", "epsilon-insensitive")])
+@pytest.mark.parametrize(
+    ("kernel", "loss"), [("collapsed", "hinge"), pytest.param("slice", "epsilon-insensitive", marks=pytest.mark.slow)]
+)
 def test_features_of_tasks_by_enumeration(kernel, loss):
     assert_tasks_enumerated(TASK_KERNELS[kernel], loss, data(4, 2), 9, 0.8)
 

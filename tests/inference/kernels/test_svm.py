@@ -45,7 +45,7 @@ def nuts(name, num_samples=1000):
     return draw(NUTS(regbayes.zoo[name].program), data(name), num_samples=num_samples, num_warmup=300, key=1)
 
 
-@pytest.mark.parametrize(("name", "kernel"), KERNELS)
+@pytest.mark.parametrize(("name", "kernel"), KERNELS[:2])
 def test_kernels_agree_with_nuts(name, kernel):
     draws = run(regbayes.zoo[name].kernels[kernel](), data(name)).sites["eta"]
     assert_agree(draws, nuts(name))

@@ -162,14 +162,12 @@ def assert_enumerated(name, host, num_samples, without=()):
     assert np.abs(scores).max() < MAX_Z
 
 
-@pytest.mark.parametrize(
-    ("name", "host"), [("ctm", False), ("mmctm", True), ("medlda", True), ("medlda-regression", False)]
-)
+@pytest.mark.parametrize(("name", "host"), [("ctm", False), ("medlda", True)])
 def test_assignments_by_enumeration(name, host):
     assert_enumerated(name, host, 1000)
 
 
-@pytest.mark.parametrize(("name", "host"), [("ctm", True), ("mmctm", False)])
+@pytest.mark.parametrize(("name", "host"), [("ctm", True), pytest.param("mmctm", False, marks=pytest.mark.slow)])
 def test_documents_redrawn_by_enumeration(name, host):
     """Labels and topics move by new documents alone."""
     assert_enumerated(name, host, 1000, without=(("y",), ("z",)))

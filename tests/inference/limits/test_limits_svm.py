@@ -251,10 +251,7 @@ def test_classifier_shapes_and_labels(kind, shape, scores):
     ("model", "name"),
     [
         (model(**{name: value}), name)
-        for model, names in (
-            (EMSVC, ("cost", "ell", "prior_scale", "tol")),
-            (EMSVR, ("cost", "prior_scale", "tol")),
-        )
+        for model, names in ((EMSVC, ("cost", "ell", "prior_scale", "tol")), (EMSVR, ("cost", "prior_scale", "tol")))
         for name in names
         for value in (0.0, -1.0, np.inf, np.nan, "1", None)
     ]

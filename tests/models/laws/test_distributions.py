@@ -136,16 +136,7 @@ def test_information_normal_is_numpyros_normal_in_double_precision(linear_batch,
         np.testing.assert_allclose(log_prob, wanted, rtol=1e-10, atol=1e-10)
 
 
-@pytest.mark.parametrize(
-    ("linear_batch", "precision_batch"),
-    [
-        ((), ()),
-        ((4,), (4,)),
-        ((), (4,)),
-        ((4,), ()),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("linear_batch", "precision_batch"), [((), ()), ((4,), (4,)), ((), (4,)), ((4,), ())], ids=str)
 def test_information_normal_has_the_inverse_precision_as_its_covariance(linear_batch, precision_batch):
     with jax.enable_x64(True):
         linear, precision = gaussian(batch=linear_batch)[0], gaussian(batch=precision_batch)[1]
