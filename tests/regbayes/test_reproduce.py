@@ -385,6 +385,7 @@ def test_clusters_are_named_by_labelled_documents():
     assert reproduce.topics._matched(clusters, known).tolist() == [1, 2, 0]
 
 
+@pytest.mark.slow
 def test_examples_in_docstrings():
     names = [f"regbayes.reproduce.{info.name}" for info in pkgutil.iter_modules(reproduce.__path__)]
     results = [doctest.testmod(importlib.import_module(name)) for name in ("regbayes.reproduce", *names)]

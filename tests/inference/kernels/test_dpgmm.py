@@ -321,7 +321,7 @@ def test_a_full_buffer_is_told(kernel):
     "X",
     [
         np.ones((12, 2)),
-        np.repeat([[1.0, 0.0], [1.0, 1e3]], 6, axis=0),
+        pytest.param(np.repeat([[1.0, 0.0], [1.0, 1e3]], 6, axis=0), marks=pytest.mark.slow),
         np.outer(np.arange(12.0), [1.0, 2.0]) * 100,
         data(1, 6),
     ],

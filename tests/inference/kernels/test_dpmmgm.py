@@ -258,8 +258,8 @@ def test_margin_features():
     ("X", "settings"),
     [
         (np.ones((6, 2)), {}),
-        (np.array([[1.0, 0.0], [1.0, 1e3]] * 3), {"cost": 10.0}),
-        (np.zeros((6, 2)), {"prior_scale": 10.0}),
+        pytest.param(np.array([[1.0, 0.0], [1.0, 1e3]] * 3), {"cost": 10.0}, marks=pytest.mark.slow),
+        pytest.param(np.zeros((6, 2)), {"prior_scale": 10.0}, marks=pytest.mark.slow),
         (data(1, 6), {"prior_scale": 10.0}),
     ],
     ids=["duplicates", "constant column, far apart", "zeros", "one datum, fewer than dimensions"],
@@ -275,6 +275,7 @@ def test_degenerate_data(X, settings):
     assert 1 <= int(state.num_active) <= len(X)
 
 
+@pytest.mark.slow
 def test_many_dimensions_with_a_projection():
     X = np.random.default_rng(0).normal(size=(20, 784)).astype(np.float32)
     sampler = dpmmgm_collapsed(functools.partial(dpmmgm, max_clusters=4, margin_features=5), split_merge=0)

@@ -197,8 +197,7 @@ def test_chains_from_one_cluster_and_from_singletons_find_the_same_clusters():
 # ----- The small-variance limit
 
 
-@pytest.mark.parametrize("num_classes", [2, 3])
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize(("num_classes", "seed"), [(2, 0), (3, 1)])
 def test_at_large_beta_a_sweep_takes_the_step_of_m2dpm(num_classes, seed):
     """Labels one after the other with births, then means, then an EM step of the classifiers.
 

@@ -65,7 +65,7 @@ def test_the_papers_plain_scheme_agrees_with_nuts(name):
     assert_agree(run(kernel, data(name)).sites["eta"], nuts(name))
 
 
-@pytest.mark.parametrize("kernel", ["augmentation", "slice"])
+@pytest.mark.parametrize("kernel", ["augmentation", pytest.param("slice", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "chain_method",
     ["sequential", "parallel", "vectorized", jax.vmap],

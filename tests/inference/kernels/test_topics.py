@@ -532,6 +532,7 @@ def test_responses_of_new_documents():
     assert error < 0.6 * y[160:].var()
 
 
+@pytest.mark.slow
 def test_clusters_of_new_documents_and_a_start_from_another_chain():
     X, y, _ = make_corpus(150, 60, 5, 3, length=40, seed=1)
     landmarks = np.where(np.arange(100) < 15, y[:100], -1)
