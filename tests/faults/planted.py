@@ -346,7 +346,7 @@ ENGINE = [
         "return np.array(leaf) if isinstance(leaf, np.ndarray) else leaf",
         "return leaf",
         "arguments are not copied, though their owner may change them",
-        (f"{ZOO}::test_a_new_start_sees_new_data",),
+        (f"{LOOP}::test_arguments_are_copies_of_arrays_that_their_owner_may_change",),
     ),
     Fault(
         "inference/engine/predictions.py",

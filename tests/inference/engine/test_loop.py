@@ -126,6 +126,13 @@ def test_what_a_cell_of_a_notebook_reads_from_others_tells_it_from_itself():
     assert likeness(notebook["program"]) != before
 
 
+def test_arguments_are_copies_of_arrays_that_their_owner_may_change():
+    X = np.ones(3)
+    apart = compiled.Arguments(((X,), {}))
+    X[:] = 2.0
+    np.testing.assert_array_equal(apart.leaves[0], np.ones(3))
+
+
 def test_labels_are_looked_at_in_every_data_set():
     (X, y), kwargs = regbayes.zoo["svm"].example()
     run("svm", "slice")
