@@ -15,9 +15,9 @@ SUBPACKAGES := datasets diagnostics inference models
 
 help:
 	@echo "make demo       install into $(VENV), draw a posterior, print its convergence, write plots to demo/"
-	@echo "make test       the test suite (minutes; half of them the second time)"
+	@echo "make test       the test suite (minutes; two thirds of them the second time)"
 	@echo "make test-slow  what it leaves out: long statistical checks, every kernel's resumption, the notebooks"
-	@echo "make faults     plant faults one at a time; which test sees each? (half an hour)"
+	@echo "make faults     plant faults one at a time; which test sees each? (a quarter of an hour)"
 	@echo "make lint       ruff and mypy"
 	@echo "make format     let ruff mend what it can"
 	@echo "make bench      race the kernels against their peers, into bench/"

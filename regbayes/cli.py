@@ -280,7 +280,8 @@ def run_demo(out: pathlib.Path, seed: int, num_samples: int, num_warmup: int, nu
     train, test = (X[:NUM_TRAIN], y[:NUM_TRAIN]), (X[NUM_TRAIN:], y[NUM_TRAIN:])
     print(f"The {entry.title}:\n{NUM_TRAIN} points in the plane, two classes that overlap, weights eta to learn.\n")
     print(
-        f"Drawing {num_chains} x {num_samples} weights with the kernel {scheme!r}, after {num_warmup} warm-up sweeps."
+        f"Drawing {num_chains} x {num_samples} weights with the kernel {scheme!r}, after {num_warmup} warm-up sweeps.",
+        flush=True,  # progress goes to stderr
     )
     lengths: dict[str, Any] = {"num_samples": num_samples, "num_warmup": num_warmup, "num_chains": num_chains}
     dt = fit("svm", *train, seed=seed, **lengths)
